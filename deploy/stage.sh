@@ -1,0 +1,40 @@
+#!/bin/sh
+# Builds the files of each named service's image (default: all) into .bin/image/SERVICE: the static program as
+# /service, /probe for health checks, the host's root certificates, and the helper programs that a service starts.
+set -eu
+cd "$(dirname "$0")/.."
+
+# Shared by the servers that are not ours: compose mounts it for their health checks.
+probe=.bin/image/probe
+
+build() { # output package
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$1" "$2"
+}
+
+certificates() {
+	for f in "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem; do
+		if [ -n "$f" ] && [ -r "$f" ]; then
+			echo "$f"
+			return
+		fi
+	done
+	echo "stage: no root certificates found; set SSL_CERT_FILE" >&2
+	return 1
+}
+
+[ $# -gt 0 ] || set -- agentloop runtime toolbroker approvals environments ledger gateway webhooks
+
+certs=$(certificates)
+build "$probe" deploy/probe/main.go
+for service; do
+	root=.bin/image/$service
+	rm -rf "$root"
+	mkdir -p "$root/etc/ssl/certs"
+	build "$root/service" "./services/$service/cmd/$service"
+	cp "$probe" "$root/probe"
+	cp "$certs" "$root/etc/ssl/certs/ca-certificates.crt"
+	case $service in
+	runtime) build "$root/jsworker" ./services/runtime/cmd/jsworker ;;
+	environments) build "$root/shim" ./services/environments/cmd/shim ;;
+	esac
+done

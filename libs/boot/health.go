@@ -1,0 +1,61 @@
+package boot
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/problem"
+)
+
+// Health gathers what has to hold for the process to be ready.
+type Health struct {
+	mu     sync.Mutex
+	checks map[string]func(context.Context) error
+}
+
+// NewHealth makes a Health without checks, which is ready.
+func NewHealth() *Health { return &Health{checks: map[string]func(context.Context) error{}} }
+
+// Check adds a condition of readiness.
+func (h *Health) Check(name string, ready func(context.Context) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.checks[name] = ready
+}
+
+// Failing runs every check and gives what fails, by name.
+func (h *Health) Failing(ctx context.Context) map[string]problem.Detail {
+	h.mu.Lock()
+	checks := make(map[string]func(context.Context) error, len(h.checks))
+	for n, c := range h.checks {
+		checks[n] = c
+	}
+	h.mu.Unlock()
+	failing := map[string]problem.Detail{}
+	for name, ready := range checks {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		if err := ready(ctx); err != nil {
+			failing[name] = problem.DetailOf(err)
+		}
+		cancel()
+	}
+	return failing
+}
+
+// serveHealth answers that the process lives; serveReady whether it can do its work, and what is missing.
+func serveHealth(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }
+
+func (h *Health) serveReady(w http.ResponseWriter, r *http.Request) {
+	failing := h.Failing(r.Context())
+	w.Header().Set("Content-Type", "application/json")
+	if len(failing) > 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(struct { // the prober is gone if this fails
+		Ready   bool                      `json:"ready"`
+		Failing map[string]problem.Detail `json:"failing,omitempty"`
+	}{len(failing) == 0, failing})
+}

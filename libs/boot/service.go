@@ -1,0 +1,44 @@
+package boot
+
+import (
+	"context"
+	"crypto/ed25519"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas"
+)
+
+// Service is a program's one thing to do. Run returns when ctx has ended and everything that it started has too.
+type Service interface {
+	Run(ctx context.Context) error
+}
+
+// Deps is what every service is given.
+type Deps struct {
+	Service schemas.Service
+	Version string
+	Conn    *bus.Conn
+	Log     *eventlog.Log
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+	Health  *Health
+	Master  *vault.Master     // seals secrets; only services that keep some use it
+	Root    ed25519.PublicKey // the deployment's root key
+}
+
+// Router makes the service's event router.
+func (d Deps) Router() (*bus.Router, error) {
+	return bus.NewRouter(d.Conn, d.Service, d.Logger, d.Metrics)
+}
+
+// View makes the service's view of the control stream and a readiness check of it.
+func (d Deps) View(apply func(eventlog.Stored)) *eventlog.View {
+	v := eventlog.NewView(d.Conn, d.Log, d.Service, d.Logger, apply)
+	d.Health.Check(string(d.Service)+" view", func(context.Context) error { return v.Current() })
+	return v
+}

@@ -1,0 +1,137 @@
+package bus
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/execwarden/execwarden/schemas"
+)
+
+// BootUser makes streams and durables; nobody else may.
+const BootUser = "boot"
+
+// User is one NATS user with everything it may say and hear. It is an allow-list: what is not named is refused by
+// the server.
+type User struct {
+	Name      string
+	Publish   []string
+	Subscribe []string
+	// Responses is how many answers to one request the user may publish, within ResponseTTL.
+	Responses   int
+	ResponseTTL time.Duration
+}
+
+// reads lists, per service, the event streams that it reads back by sequence. Direct reads by sequence cannot be
+// narrowed to subjects by the server, so this is per stream.
+var reads = map[schemas.Service][]schemas.Stream{
+	schemas.Agentloop:    {schemas.Activity, schemas.Control},
+	schemas.Runtime:      {schemas.Activity, schemas.Control},
+	schemas.Toolbroker:   {schemas.Activity, schemas.Control},
+	schemas.Approvals:    {schemas.Activity, schemas.Control},
+	schemas.Environments: {schemas.Activity, schemas.Control},
+	schemas.Webhooks:     {schemas.Activity, schemas.Control},
+	schemas.Gateway:      {schemas.Control},
+	schemas.Ledger:       {schemas.Activity, schemas.Control, schemas.Proofs},
+}
+
+// claimants may claim calls before acting on them.
+var claimants = []schemas.Service{schemas.Toolbroker, schemas.Runtime, schemas.Environments}
+
+// keepers hold secrets, each under its own key prefix.
+var keepers = []schemas.Service{schemas.Agentloop, schemas.Toolbroker, schemas.Webhooks}
+
+// Users generates every user from the catalogue.
+func Users() []User {
+	users := []User{{Name: BootUser, Publish: []string{">"}, Subscribe: []string{">"}}}
+	for _, s := range schemas.Services() {
+		users = append(users, serviceUser(s))
+	}
+	return users
+}
+
+func serviceUser(s schemas.Service) User {
+	u := User{
+		Name:      string(s),
+		Subscribe: []string{InboxPrefix(string(s)) + ".>", "$SRV.>", HintSubject(string(s), "*", "*")},
+		Responses: 1, ResponseTTL: time.Minute,
+	}
+	say := func(subjects ...string) { u.Publish = append(u.Publish, subjects...) }
+
+	for _, e := range schemas.All() {
+		for _, route := range e.MaySay(s) {
+			at := schemas.SubjectOf("*", e.Kind, "*", route)
+			say(at.String())
+		}
+	}
+	for _, h := range schemas.Hearings() {
+		if h.Service != s {
+			continue
+		}
+		say(
+			fmt.Sprintf("$JS.API.CONSUMER.INFO.%s.%s", h.Stream, h.Name),
+			fmt.Sprintf("$JS.API.CONSUMER.MSG.NEXT.%s.%s", h.Stream, h.Name),
+		)
+		if !h.View {
+			say(fmt.Sprintf("$JS.ACK.%s.%s.>", h.Stream, h.Name))
+		}
+	}
+	for _, stream := range reads[s] {
+		say(fmt.Sprintf("$JS.API.DIRECT.GET.%s", stream), fmt.Sprintf("$JS.API.DIRECT.GET.%s.ew.v1.>", stream))
+	}
+	if slices.Contains(claimants, s) {
+		say("$JS.API.STREAM.INFO.KV_"+ClaimsBucket, "$KV."+ClaimsBucket+".>",
+			"$JS.API.DIRECT.GET.KV_"+ClaimsBucket+".$KV."+ClaimsBucket+".>")
+	}
+	if slices.Contains(keepers, s) {
+		own := "$KV." + SecretsBucket + "." + string(s) + ".>"
+		say("$JS.API.STREAM.INFO.KV_"+SecretsBucket, own, "$JS.API.DIRECT.GET.KV_"+SecretsBucket+"."+own)
+	}
+	if s == schemas.Gateway {
+		say("$JS.API.STREAM.INFO.KV_"+PeopleBucket, "$KV."+PeopleBucket+".>",
+			"$JS.API.DIRECT.GET.KV_"+PeopleBucket+".$KV."+PeopleBucket+".>")
+		u.Subscribe = append(u.Subscribe, LiveSubject(">"))
+	}
+	if s == schemas.Ledger {
+		// It reads both streams by sequence, from where its database stands; what it hears here only wakes it.
+		u.Subscribe = append(u.Subscribe, "ew.v1.>")
+		say("$JS.API.STREAM.INFO."+string(schemas.Control), "$JS.API.STREAM.INFO."+string(schemas.Activity))
+	}
+	say("ew.blob.v1.>", "$JS.API.DIRECT.GET."+BlobStream+".ew.blob.v1.>")
+	say(DeadLetterSubject(string(s), "*"))
+	say("ew.hint.v1.>")
+	if s == schemas.Agentloop || s == schemas.Runtime || s == schemas.Ledger {
+		say(LiveSubject(">"))
+	}
+	for _, a := range schemas.Askings() {
+		if slices.Contains(a.Askers, s) {
+			say(RPCSubject(string(a.Service), a.Method, string(s)))
+		}
+		if a.Service == s {
+			u.Subscribe = append(u.Subscribe, RPCSubject(string(s), a.Method, "*"))
+		}
+	}
+	say(RPCSubject(Provisioner, "rewind", string(s)))
+	slices.Sort(u.Publish)
+	u.Publish = slices.Compact(u.Publish)
+	return u
+}
+
+// Provisioner is the name under which the boot user answers RPCs.
+const Provisioner = "provisioner"
+
+// RPCSubject is where an RPC is asked. Its last token is the asker, enforced by the server.
+func RPCSubject(service, method, asker string) string {
+	return "ew.rpc.v1." + service + "." + method + "." + asker
+}
+
+// HintSubject is where an instance is told that an outcome is stored.
+func HintSubject(service, instance, nonce string) string {
+	return "ew.hint.v1." + service + "." + instance + "." + nonce
+}
+
+// LiveSubject is where what is not stored flows: progress, deltas, news of the ledger.
+func LiveSubject(rest string) string { return "ew.live.v1." + rest }
+
+// DeadLetterSubject is where a service puts a message of one of its durables that it cannot decode.
+func DeadLetterSubject(service, durable string) string { return "ew.dlq.v1." + service + "." + durable }

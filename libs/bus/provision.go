@@ -1,0 +1,181 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/execwarden/execwarden/schemas"
+)
+
+// Stores beside the event streams.
+const (
+	BlobStream    = "EW_BLOBS"
+	DLQStream     = "EW_DLQ"
+	ClaimsBucket  = "claims"
+	SecretsBucket = "secrets"
+	PeopleBucket  = "people"
+)
+
+// Waits and bounds of the durables.
+const (
+	AckWait       = 3 * time.Second
+	MaxAckPending = 1024
+	claimLapse    = 24 * time.Hour
+)
+
+// Layout says how the streams are kept.
+type Layout struct {
+	Replicas int   // default 1
+	MaxBytes int64 // per event stream; default 8 GiB. When full, new events are refused, none is dropped.
+}
+
+// Provision makes or updates every stream, bucket and durable. Only the boot user may, since an update can empty a
+// stream that denies purges.
+func Provision(ctx context.Context, boot *Conn, layout Layout) error {
+	if layout.Replicas == 0 {
+		layout.Replicas = 1
+	}
+	if layout.MaxBytes == 0 {
+		layout.MaxBytes = 8 << 30
+	}
+	nouns := map[schemas.Stream][]string{}
+	for _, e := range schemas.All() {
+		noun, _, _ := strings.Cut(e.Kind, ".")
+		nouns[e.Stream] = append(nouns[e.Stream], "ew.v1.*."+noun+".>")
+	}
+	for _, stream := range []schemas.Stream{schemas.Control, schemas.Activity, schemas.Proofs} {
+		cfg := jetstream.StreamConfig{
+			Name: string(stream), Subjects: unique(nouns[stream]), Storage: jetstream.FileStorage,
+			MaxAge: stream.Retention(), MaxBytes: layout.MaxBytes, MaxMsgSize: schemas.MaxEnvelope + 4096,
+			Discard: jetstream.DiscardNew, DenyDelete: true, DenyPurge: true, AllowDirect: true,
+			Duplicates: 10 * time.Minute, Replicas: layout.Replicas,
+			Metadata: map[string]string{"execwarden": "events"},
+		}
+		if _, err := boot.JS.CreateOrUpdateStream(ctx, cfg); err != nil {
+			return fmt.Errorf("stream %s: %w", stream, err)
+		}
+	}
+	plain := []jetstream.StreamConfig{
+		{Name: BlobStream, Subjects: []string{"ew.blob.v1.>"}, MaxAge: schemas.Activity.Retention(),
+			MaxMsgsPerSubject: 1, DiscardNewPerSubject: true, Discard: jetstream.DiscardNew, DenyDelete: true, DenyPurge: true},
+		{Name: DLQStream, Subjects: []string{"ew.dlq.v1.>"}, MaxAge: schemas.Activity.Retention(), Discard: jetstream.DiscardOld},
+	}
+	for _, cfg := range plain {
+		cfg.Storage, cfg.AllowDirect, cfg.MaxBytes, cfg.Replicas = jetstream.FileStorage, true, layout.MaxBytes, layout.Replicas
+		if _, err := boot.JS.CreateOrUpdateStream(ctx, cfg); err != nil {
+			return fmt.Errorf("stream %s: %w", cfg.Name, err)
+		}
+	}
+	buckets := []jetstream.KeyValueConfig{
+		{Bucket: ClaimsBucket, TTL: claimLapse}, {Bucket: SecretsBucket}, {Bucket: PeopleBucket},
+	}
+	for _, cfg := range buckets {
+		cfg.History, cfg.Storage, cfg.Replicas = 1, jetstream.FileStorage, layout.Replicas
+		if _, err := boot.JS.CreateOrUpdateKeyValue(ctx, cfg); err != nil {
+			return fmt.Errorf("bucket %s: %w", cfg.Bucket, err)
+		}
+	}
+	for _, h := range schemas.Hearings() {
+		if h.View {
+			continue // made when its service asks to rewind it
+		}
+		if _, err := boot.JS.CreateOrUpdateConsumer(ctx, string(h.Stream), durableConfig(h)); err != nil {
+			return fmt.Errorf("durable %s: %w", h.Name, err)
+		}
+	}
+	return nil
+}
+
+func durableConfig(h schemas.Hearing) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable: h.Name, FilterSubject: h.Filter, AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: AckWait, MaxAckPending: MaxAckPending, DeliverPolicy: jetstream.DeliverAllPolicy, MaxDeliver: -1,
+	}
+}
+
+// Rewound is the answer to a rewind: how far a view has to read to be current.
+type Rewound struct {
+	Pending uint64 `json:"pending"` // messages to read until then
+	Last    uint64 `json:"last"`    // the stream's last sequence
+	Problem string `json:"problem,omitempty"`
+}
+
+// ServeRewinds lets services start their views anew: a view has no position of its own, so its consumer is made
+// afresh, by the boot user. It serves until ctx ends.
+func ServeRewinds(ctx context.Context, boot *Conn, log *slog.Logger) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	sub, err := boot.NC.Subscribe(RPCSubject(Provisioner, "rewind", "*"), func(m *nats.Msg) {
+		asker := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+		running.Go(func() {
+			answer, err := rewind(ctx, boot, schemas.Service(asker))
+			if err != nil {
+				log.Error("rewind", "service", asker, "err", err)
+				answer = Rewound{Problem: err.Error()}
+			}
+			body, err := json.Marshal(answer)
+			if err == nil {
+				err = m.Respond(body)
+			}
+			if err != nil {
+				log.Error("rewind answer", "service", asker, "err", err)
+			}
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("serve rewinds: %w", err)
+	}
+	<-ctx.Done()
+	if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		return fmt.Errorf("serve rewinds: %w", err)
+	}
+	return nil
+}
+
+func rewind(ctx context.Context, boot *Conn, asker schemas.Service) (Rewound, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, h := range schemas.Hearings() {
+		if h.Service != asker || !h.View {
+			continue
+		}
+		err := boot.JS.DeleteConsumer(ctx, string(h.Stream), h.Name)
+		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return Rewound{}, err
+		}
+		c, err := boot.JS.CreateConsumer(ctx, string(h.Stream), jetstream.ConsumerConfig{
+			Durable: h.Name, FilterSubject: h.Filter, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: time.Hour,
+		})
+		if err != nil {
+			return Rewound{}, err
+		}
+		stream, err := boot.JS.Stream(ctx, string(h.Stream))
+		if err != nil {
+			return Rewound{}, err
+		}
+		return Rewound{Pending: c.CachedInfo().NumPending, Last: stream.CachedInfo().State.LastSeq}, nil
+	}
+	return Rewound{}, fmt.Errorf("%s has no view", asker)
+}
+
+func unique(in []string) []string {
+	seen := map[string]bool{}
+	var out []string
+	for _, s := range in {
+		if !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,200 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
+)
+
+// Heard is an event as a handler hears it. Event is nil when the kind is newer than this program.
+type Heard struct {
+	Delivery
+	At       schemas.Subject
+	Envelope schemas.Envelope
+	Event    schemas.Event
+}
+
+// Again says that the message was delivered before, so that its consequences may already be stored.
+func (h Heard) Again() bool { return h.Deliveries > 1 }
+
+// Handler decides what a heard event leads to. An error hands the message back, to be tried again without limit:
+// only what cannot be decoded is ever put aside.
+type Handler func(ctx context.Context, h Heard) error
+
+// Router runs a service's handlers.
+type Router struct {
+	conn    *Conn
+	service schemas.Service
+	log     *slog.Logger
+	wm      *message.Router
+	sub     *Subscriber
+	pub     *Publisher
+	handled *prometheus.HistogramVec
+	// Undecodable is told of a message that was put aside, so that whoever waits for it can be answered.
+	Undecodable func(ctx context.Context, at schemas.Subject, raw []byte, reason error) error
+}
+
+// NewRouter makes a router of a service on its connection, which stays the caller's.
+func NewRouter(conn *Conn, service schemas.Service, log *slog.Logger, metrics prometheus.Registerer) (*Router, error) {
+	wm, err := message.NewRouter(message.RouterConfig{CloseTimeout: 15 * time.Second}, watermill.NewSlogLogger(quiet(log)))
+	if err != nil {
+		return nil, fmt.Errorf("router: %w", err)
+	}
+	r := &Router{conn: conn, service: service, log: log, wm: wm, pub: NewPublisher(conn)}
+	r.sub = NewSubscriber(SubscriberConfig{
+		Open: func(ctx context.Context, durable string) (jetstream.Consumer, error) {
+			h := schemas.FindHearing(durable)
+			c, err := conn.JS.Consumer(ctx, string(h.Stream), h.Name)
+			if err != nil {
+				return nil, problem.Wrap(err, problem.Unavailable, "durable %s on %s; is the bus provisioned?", h.Name, h.Stream)
+			}
+			return c, nil
+		},
+		Lane:    func(subject string) string { return token(subject, 4) },
+		Tenant:  func(subject string) string { return token(subject, 2) },
+		AckWait: AckWait, MaxInFlight: MaxAckPending,
+	}, log)
+	r.handled = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "execwarden_event_handle_seconds", Help: "Time to handle one event, by durable and result.",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
+	}, []string{"durable", "result"})
+	if err := metrics.Register(r.handled); err != nil {
+		var already prometheus.AlreadyRegisteredError
+		if !errors.As(err, &already) {
+			return nil, fmt.Errorf("router metrics: %w", err)
+		}
+		r.handled = already.ExistingCollector.(*prometheus.HistogramVec)
+	}
+	wm.AddMiddleware(middleware.Recoverer)
+	return r, nil
+}
+
+// Hear runs h for each event that the durable brings.
+func (r *Router) Hear(durable string, h Handler) {
+	hearing := schemas.FindHearing(durable)
+	if hearing.Service != r.service {
+		panic("bus: " + string(r.service) + " does not own durable " + durable)
+	}
+	r.wm.AddConsumerHandler(durable, durable, r.sub, func(m *message.Message) error {
+		return r.hear(m, durable, h)
+	})
+}
+
+// Run handles events until ctx ends and every running handler has returned.
+func (r *Router) Run(ctx context.Context) error {
+	if err := r.wm.Run(ctx); err != nil {
+		return fmt.Errorf("router: %w", err)
+	}
+	return r.sub.Close()
+}
+
+func (r *Router) hear(m *message.Message, durable string, handle Handler) (err error) {
+	began := time.Now()
+	d := DeliveryOf(m.Context())
+	ctx, span := otel.Tracer("execwarden/bus").Start(m.Context(), "hear "+durable, trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", d.Subject),
+			attribute.Int64("execwarden.sequence", int64(d.Seq))))
+	defer func() {
+		result := "ok"
+		if err != nil {
+			result = string(problem.CodeOf(err))
+			span.SetStatus(codes.Error, result)
+			r.log.WarnContext(ctx, "event not handled yet", "durable", durable, "subject", d.Subject, "seq", d.Seq,
+				"deliveries", d.Deliveries, "err", err)
+		}
+		r.handled.WithLabelValues(durable, result).Observe(time.Since(began).Seconds())
+		span.End()
+	}()
+
+	envelope, at, err := schemas.ParseEnvelope(d.Subject, m.Payload)
+	if err != nil {
+		return r.putAside(ctx, durable, at, m, err)
+	}
+	event, err := envelope.Decode()
+	if errors.Is(err, schemas.ErrUnknownKind) {
+		return nil // from a newer program; the ledger keeps it
+	}
+	if err != nil {
+		return r.putAside(ctx, durable, at, m, err)
+	}
+	return handle(ctx, Heard{Delivery: d, At: at, Envelope: envelope, Event: event})
+}
+
+// putAside stores what cannot be decoded with the reason. Storing comes before acknowledging: a crash between the
+// two stores it once more under the same id, which deduplicates.
+func (r *Router) putAside(ctx context.Context, durable string, at schemas.Subject, m *message.Message, reason error) error {
+	d := DeliveryOf(ctx)
+	r.log.ErrorContext(ctx, "event cannot be decoded", "durable", durable, "subject", d.Subject, "seq", d.Seq, "err", reason)
+	dead := message.NewMessageWithContext(ctx, fmt.Sprintf("dlq:%s:%d", durable, d.Seq), m.Payload)
+	dead.Metadata["ew-subject"] = d.Subject
+	dead.Metadata["ew-sequence"] = fmt.Sprintf("%s:%d", d.Stream, d.Seq)
+	dead.Metadata["ew-reason"] = headerSafe(reason.Error())
+	if err := r.pub.Publish(DeadLetterSubject(string(r.service), durable), dead); err != nil {
+		return err
+	}
+	if r.Undecodable != nil {
+		return r.Undecodable(ctx, at, m.Payload, reason)
+	}
+	return nil
+}
+
+func headerSafe(s string) string {
+	s = strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, s)
+	return s[:min(len(s), 300)]
+}
+
+// token is the n-th token of a subject, "" when there is none.
+func token(subject string, n int) string {
+	for range n {
+		i := strings.IndexByte(subject, '.')
+		if i < 0 {
+			return ""
+		}
+		subject = subject[i+1:]
+	}
+	first, _, _ := strings.Cut(subject, ".")
+	return first
+}
+
+// quiet keeps Watermill's own narration out of the service's log below warnings.
+func quiet(log *slog.Logger) *slog.Logger {
+	return slog.New(levelFloor{log.Handler(), slog.LevelWarn})
+}
+
+type levelFloor struct {
+	slog.Handler
+	floor slog.Level
+}
+
+func (h levelFloor) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= h.floor && h.Handler.Enabled(ctx, l)
+}
+
+func (h levelFloor) WithAttrs(a []slog.Attr) slog.Handler {
+	return levelFloor{h.Handler.WithAttrs(a), h.floor}
+}
+
+func (h levelFloor) WithGroup(name string) slog.Handler {
+	return levelFloor{h.Handler.WithGroup(name), h.floor}
+}

@@ -1,0 +1,118 @@
+package eventlog
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+// Sizes of what goes to the blob store: bodies of events over maxInline, in chunks.
+const (
+	maxInline = 128 << 10
+	chunkSize = 512 << 10
+	MaxBody   = 40 << 20 // a webhook payload of 25 MiB in base64, and a little
+)
+
+// moveBody takes data.body out of the envelope and into the blob store, before the event that cites it is appended:
+// a crash between the two leaves a blob that nobody cites, which ages out.
+func (l *Log) moveBody(ctx context.Context, e *schemas.Envelope) error {
+	var data map[string]json.RawMessage
+	if err := json.Unmarshal(e.Data, &data); err != nil {
+		return problem.Wrap(err, problem.Invalid, "the data of %s is not an object", e.Type)
+	}
+	body, ok := data["body"]
+	if !ok || len(body) > MaxBody {
+		return problem.New(problem.TooLarge, "the data of %s is %d bytes; at most %d in its body can be kept", e.Type, len(e.Data), MaxBody)
+	}
+	name, err := l.putBlob(ctx, e.Tenant, body)
+	if err != nil {
+		return err
+	}
+	delete(data, "body")
+	if e.Data, err = json.Marshal(data); err != nil {
+		return fmt.Errorf("data without its body: %w", err)
+	}
+	e.BodyBlob = name
+	return nil
+}
+
+func (l *Log) restoreBody(ctx context.Context, e *schemas.Envelope) error {
+	if e.BodyBlob == "" {
+		return nil
+	}
+	body, err := l.getBlob(ctx, e.Tenant, e.BodyBlob)
+	if err != nil {
+		return err
+	}
+	var data map[string]json.RawMessage
+	if err := json.Unmarshal(e.Data, &data); err != nil {
+		return problem.Wrap(err, problem.Internal, "the data of %s is not an object", e.Type)
+	}
+	data["body"] = body
+	e.Data, err = json.Marshal(data)
+	return err
+}
+
+// Restored puts the body of an event back that was heard without it.
+func (l *Log) Restored(ctx context.Context, e schemas.Envelope) (schemas.Envelope, error) {
+	err := l.restoreBody(ctx, &e)
+	return e, err
+}
+
+func blobSubject(tenant id.Tenant, name string, chunk int) string {
+	return fmt.Sprintf("ew.blob.v1.%s.%s.%d", tenant, name, chunk)
+}
+
+func (l *Log) putBlob(ctx context.Context, tenant id.Tenant, body []byte) (name string, err error) {
+	sum := sha256.Sum256(body)
+	name = hex.EncodeToString(sum[:])
+	// The last chunk goes first: whoever finds chunk 0 finds them all, also when the writer crashed in between.
+	chunks := (len(body) + chunkSize - 1) / chunkSize
+	for i := chunks - 1; i >= 0; i-- {
+		part := body[i*chunkSize : min(len(body), (i+1)*chunkSize)]
+		subject := blobSubject(tenant, name, i)
+		publish, cancel := context.WithTimeout(ctx, appendTimeout)
+		msg := &nats.Msg{Subject: subject, Data: part, Header: nats.Header{"Ew-Chunks": {fmt.Sprint(chunks)}}}
+		_, err := l.conn.JS.PublishMsg(publish, msg, jetstream.WithExpectLastSequencePerSubject(0))
+		cancel()
+		var refused *jetstream.APIError
+		if errors.As(err, &refused) && stale(refused.ErrorCode) {
+			continue // the same bytes are there already
+		}
+		if err != nil {
+			return "", problem.Wrap(err, problem.AuditUnavailable, "a body of %d bytes could not be kept, so nothing was done", len(body))
+		}
+	}
+	return name, nil
+}
+
+func (l *Log) getBlob(ctx context.Context, tenant id.Tenant, name string) (json.RawMessage, error) {
+	var body []byte
+	for i, chunks := 0, 1; i < chunks; i++ {
+		m, err := l.lastOn(ctx, bus.BlobStream, blobSubject(tenant, name, i))
+		if err != nil {
+			return nil, problem.Wrap(err, problem.Unavailable, "a body in the blob store cannot be read now")
+		}
+		if i == 0 {
+			if _, err := fmt.Sscan(m.Header.Get("Ew-Chunks"), &chunks); err != nil || chunks < 1 || chunks > MaxBody/chunkSize {
+				return nil, problem.New(problem.Internal, "blob %s has no valid chunk count", name)
+			}
+		}
+		body = append(body, m.Data...)
+	}
+	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != name {
+		return nil, problem.New(problem.Internal, "blob %s does not hold the bytes of its name", name)
+	}
+	return body, nil
+}

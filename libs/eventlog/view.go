@@ -1,0 +1,190 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
+)
+
+// staleAfter is how long a view may go without proof that it has heard everything.
+const staleAfter = 2 * time.Second
+
+// View follows EW_CONTROL from the last event per subject on and keeps what its service needs of it in memory.
+type View struct {
+	conn  *bus.Conn
+	log   *Log
+	name  string
+	note  *slog.Logger
+	apply func(Stored)
+	now   func() time.Time
+
+	mu      sync.Mutex
+	seq     uint64        // everything up to here is applied
+	proven  time.Time     // when it was last certain that nothing was outstanding
+	changed chan struct{} // closed and replaced whenever seq or proven moves
+}
+
+// NewView makes a view over the service's view durable. apply is called for one event at a time, in stream order;
+// the last event per aggregate and kind comes at least once, so apply keeps the highest sequence.
+func NewView(conn *bus.Conn, log *Log, service schemas.Service, note *slog.Logger, apply func(Stored)) *View {
+	return &View{conn: conn, log: log, name: string(service) + "_view", note: note, apply: apply, now: time.Now,
+		changed: make(chan struct{})}
+}
+
+// Run follows the stream until ctx ends. After a loss it starts anew from the last event per subject, so that it
+// never stays behind without knowing.
+func (v *View) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := v.follow(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		v.note.Warn("view starts anew", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func (v *View) follow(ctx context.Context) error {
+	start, err := v.rewind(ctx)
+	if err != nil {
+		return err
+	}
+	h := schemas.FindHearing(v.name)
+	consumer, err := v.conn.JS.Consumer(ctx, string(h.Stream), h.Name)
+	if err != nil {
+		return err
+	}
+	pending := start.Pending
+	if pending == 0 {
+		v.move(start.Last, true)
+	}
+	misses := 0
+	for ctx.Err() == nil {
+		// One request at a time, each on an inbox of its own. An empty answer after its full wait is the server's
+		// word that nothing is outstanding; missing heartbeats are the bus's silence, which proves nothing.
+		batch, err := consumer.Fetch(512, jetstream.FetchMaxWait(time.Second), jetstream.FetchHeartbeat(400*time.Millisecond))
+		if err != nil {
+			return err
+		}
+		for m := range batch.Messages() {
+			meta, err := m.Metadata()
+			if err != nil {
+				return err
+			}
+			if err := v.hear(ctx, m, meta); err != nil {
+				return err
+			}
+			if pending > 0 {
+				if pending--; pending == 0 {
+					v.move(max(start.Last, meta.Sequence.Stream), true)
+				}
+				continue
+			}
+			v.move(meta.Sequence.Stream, meta.NumPending == 0)
+		}
+		switch err := batch.Error(); {
+		case err == nil:
+			misses = 0
+			if pending == 0 {
+				v.move(0, true)
+			}
+		case errors.Is(err, jetstream.ErrConsumerDeleted), errors.Is(err, jetstream.ErrConsumerNotFound):
+			return err
+		default:
+			if misses++; misses > 5 {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+func (v *View) hear(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	envelope, at, err := schemas.ParseEnvelope(m.Subject(), m.Data())
+	if err != nil {
+		v.note.Error("event cannot be decoded", "subject", m.Subject(), "seq", meta.Sequence.Stream, "err", err)
+		return nil
+	}
+	if envelope, err = v.log.Restored(ctx, envelope); err != nil {
+		return err
+	}
+	v.apply(Stored{Stream: schemas.Stream(meta.Stream), Seq: meta.Sequence.Stream, At: at, Envelope: envelope,
+		Raw: m.Data(), StoredAt: meta.Timestamp})
+	return nil
+}
+
+func (v *View) rewind(ctx context.Context) (bus.Rewound, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	m, err := v.conn.NC.RequestWithContext(ctx, bus.RPCSubject(bus.Provisioner, "rewind", v.conn.User()), nil)
+	if err != nil {
+		return bus.Rewound{}, problem.Wrap(err, problem.Unavailable, "the provisioner does not answer; is it running?")
+	}
+	var r bus.Rewound
+	if err := json.Unmarshal(m.Data, &r); err != nil {
+		return bus.Rewound{}, err
+	}
+	if r.Problem != "" {
+		return bus.Rewound{}, problem.New(problem.Unavailable, "the provisioner could not start the view: %s", r.Problem)
+	}
+	return r, nil
+}
+
+func (v *View) move(seq uint64, proven bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.seq = max(v.seq, seq)
+	if proven {
+		v.proven = v.now()
+	}
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+// Seq is the EW_CONTROL sequence up to which everything is applied.
+func (v *View) Seq() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.seq
+}
+
+// Current says whether the view was certain within the last 2 s to have heard everything. Who is not current admits
+// and executes nothing: a revocation might be among what it missed.
+func (v *View) Current() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.proven.IsZero() || v.now().Sub(v.proven) > staleAfter {
+		return problem.New(problem.Unavailable, "this instance has not heard the control stream for over %s", staleAfter)
+	}
+	return nil
+}
+
+// Wait returns when everything up to seq is applied and the view is current.
+func (v *View) Wait(ctx context.Context, seq uint64) error {
+	for {
+		v.mu.Lock()
+		done, changed := v.seq >= seq && !v.proven.IsZero(), v.changed
+		v.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return problem.Wrap(ctx.Err(), problem.Timeout, "this instance has not heard control sequence %d yet", seq)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+// Package executor is the one gate in front of every effect: it reads what an admission rests on, verifies the
+// permit, and appends the outcome before anybody sees it. Broker, runtime and environments act through it.
+package executor
+
+import (
+	"context"
+	"crypto/ed25519"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/calls"
+	"github.com/execwarden/execwarden/libs/claim"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/permit"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/key"
+)
+
+// Gate admits calls of one route to this process.
+type Gate struct {
+	route  call.Route
+	conn   *bus.Conn
+	log    *eventlog.Log
+	keys   *permit.Keyring
+	grants *grants
+	now    func() time.Time
+
+	// Set before the first Accept.
+	view   *eventlog.View
+	claims *claim.Claims
+}
+
+// New makes a gate. Apply fills it from the control stream.
+func New(route call.Route, conn *bus.Conn, log *eventlog.Log, root ed25519.PublicKey) *Gate {
+	return &Gate{route: route, conn: conn, log: log, keys: permit.NewKeyring(root), grants: newGrants(), now: time.Now}
+}
+
+// Follow names the view whose events are given to Apply.
+func (g *Gate) Follow(v *eventlog.View) { g.view = v }
+
+// OpenClaims opens the claims of this life of the process: after a restart, what this instance had claimed is taken
+// over like anybody else's.
+func (g *Gate) OpenClaims(ctx context.Context) (err error) {
+	g.claims, err = claim.Open(ctx, g.conn, string(id.New[id.Event]()))
+	return err
+}
+
+// Apply takes published keys, and grants with their revocations.
+func (g *Gate) Apply(s eventlog.Stored) error {
+	ev, err := s.Envelope.Decode()
+	if err != nil {
+		return nil // of no kind that matters here
+	}
+	switch ev := ev.(type) {
+	case key.Published:
+		return g.keys.Add(ev)
+	case grant.Created:
+		g.grants.set(s.At.Tenant, ev.Grant, s.Seq, true)
+	case grant.Revoked:
+		g.grants.set(s.At.Tenant, ev.Grant, s.Seq, false)
+	}
+	return nil
+}
+
+// Work is a verified admission, ready to be acted on.
+type Work struct {
+	Tenant    id.Tenant
+	Requested call.Requested
+	Admitted  call.Admitted
+	Seq       uint64 // of the admission
+	Permit    permit.Claims
+	cause     id.Event
+	actor     string
+}
+
+// Accept verifies an admission as it is heard. It gives nil work and no error when there is nothing (more) to do: the
+// call has its outcome, or this admission is not the call's first. An error of code unavailable means not yet; any
+// other is the call's outcome, and Refuse says it.
+func (g *Gate) Accept(ctx context.Context, h bus.Heard) (*Work, error) {
+	admitted, ok := h.Event.(call.Admitted)
+	if !ok {
+		return nil, nil
+	}
+	w := &Work{Tenant: h.At.Tenant, Admitted: admitted, Seq: h.Seq, cause: h.Envelope.ID, actor: h.Envelope.Actor}
+	if err := g.view.Current(); err != nil {
+		return nil, err
+	}
+	// The decision saw the control stream up to here; so must whoever acts on it.
+	wait, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := g.view.Wait(wait, admitted.Control); err != nil {
+		return nil, problem.Wrap(err, problem.Unavailable, "this instance is behind the decision")
+	}
+	state, err := calls.Read(ctx, g.log, w.Tenant, admitted.Run, admitted.Call, admitted.Requested)
+	if err != nil {
+		return nil, err
+	}
+	if state.Outcome != nil || state.AdmittedSeq != h.Seq {
+		return nil, nil
+	}
+	if state.Requested == nil || state.RequestedSeq != admitted.Requested {
+		return w, problem.New(problem.Denied, "the admission names a request that is not there")
+	}
+	w.Requested = *state.Requested
+	if w.Permit, err = g.verify(ctx, w); err != nil {
+		return w, err
+	}
+	if err := w.Permit.Covers(w.Tenant, w.Requested, admitted.Requested); err != nil {
+		return w, err
+	}
+	if digest := permit.Digest(w.Requested.Body.Args); digest != w.Permit.ArgsDigest {
+		return w, problem.New(problem.Denied, "the arguments are not those that were admitted")
+	}
+	return w, nil
+}
+
+// verify checks the permit. One whose time is over is still good for a call that was claimed in time: the effect may
+// have happened, and only going on finds that out.
+func (g *Gate) verify(ctx context.Context, w *Work) (permit.Claims, error) {
+	p, err := g.keys.Verify(w.Admitted.Permit, g.route, g.now())
+	if problem.CodeOf(err) != problem.Expired || g.claims == nil {
+		return p, err
+	}
+	claimed, claimErr := g.claims.Taken(ctx, w.Tenant, w.Admitted.Call)
+	switch {
+	case claimErr != nil:
+		return p, claimErr
+	case !claimed:
+		return p, err
+	}
+	return p, nil
+}
+
+// Claim claims the call. Problems: busy while another owner holds it.
+func (g *Gate) Claim(ctx context.Context, w *Work) (*claim.Held, error) {
+	return g.claims.Take(ctx, w.Tenant, w.Admitted.Call, w.Seq)
+}
+
+// Settle appends the outcome of a call, then tells whoever waits. It returns when the outcome is durable; until then
+// nobody has seen the result. A crash before that makes the next owner find out what happened; a crash after it, in
+// front of the hint, costs the waiter a poll.
+func (g *Gate) Settle(ctx context.Context, w *Work, outcome schemas.Event) error {
+	seq, err := g.log.Append(ctx, eventlog.Draft{
+		Event: outcome, Tenant: w.Tenant, Key: string(w.Admitted.Run), Run: w.Admitted.Run, Route: g.route,
+		Actor: "service:" + g.conn.User(), Causation: w.cause,
+		ID: id.Derive[id.Event](string(w.Tenant), string(w.Admitted.Call), outcome.Kind()),
+	})
+	if err != nil {
+		return err
+	}
+	g.conn.SendHint(w.Requested.Hint, bus.Hint{Call: w.Admitted.Call, Seq: seq})
+	return nil
+}
+
+// Refuse settles a call that could not be acted on, without effect.
+func (g *Gate) Refuse(ctx context.Context, w *Work, why error) error {
+	d := problem.DetailOf(why)
+	return g.Settle(ctx, w, call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message})
+}
+
+// Later says whether an error of Accept is one to try again on rather than the call's outcome.
+func Later(err error) bool {
+	switch problem.CodeOf(err) {
+	case problem.Unavailable, problem.Timeout, problem.Busy, problem.Cancelled, problem.Pending, problem.AuditUnavailable:
+		return true
+	}
+	return false
+}

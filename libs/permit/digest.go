@@ -1,0 +1,112 @@
+package permit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/execwarden/execwarden/libs/problem"
+)
+
+// MaxArgs is the largest argument object of a call, in bytes.
+const MaxArgs = 256 << 10
+
+// CanonicalArgs checks that raw is one JSON object and gives the bytes that stand for it everywhere: compact, as the
+// caller ordered it. Duplicate keys are refused, since two readers could take different ones.
+func CanonicalArgs(raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) > MaxArgs {
+		return nil, problem.New(problem.TooLarge, "the arguments are %d bytes, over %d", len(raw), MaxArgs)
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	first, err := dec.Token()
+	if err != nil || first != json.Delim('{') {
+		return nil, problem.New(problem.Invalid, "the arguments are not a JSON object")
+	}
+	if err := distinctKeys(dec, 1); err != nil {
+		return nil, err
+	}
+	if dec.More() {
+		return nil, problem.New(problem.Invalid, "there is more after the argument object")
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, raw); err != nil {
+		return nil, problem.Wrap(err, problem.Invalid, "the arguments are not a JSON object")
+	}
+	return out.Bytes(), nil
+}
+
+// maxDepth bounds how deep arguments nest.
+const maxDepth = 64
+
+// distinctKeys reads the rest of an object, or of an array inside it.
+func distinctKeys(dec *json.Decoder, depth int) error {
+	if depth > maxDepth {
+		return problem.New(problem.Invalid, "the arguments nest deeper than %d", maxDepth)
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return problem.Wrap(err, problem.Invalid, "the arguments are not valid JSON")
+		}
+		name, ok := t.(string)
+		if !ok {
+			return problem.New(problem.Invalid, "the arguments are not valid JSON")
+		}
+		if seen[name] {
+			return problem.New(problem.Invalid, "the arguments name %.60q twice", name)
+		}
+		seen[name] = true
+		if err := value(dec, depth); err != nil {
+			return err
+		}
+	}
+	_, err := dec.Token() // the closing brace
+	return malformed(err)
+}
+
+func value(dec *json.Decoder, depth int) error {
+	t, err := dec.Token()
+	if err != nil {
+		return malformed(err)
+	}
+	switch t {
+	case json.Delim('{'):
+		return distinctKeys(dec, depth+1)
+	case json.Delim('['):
+		if depth+1 > maxDepth {
+			return problem.New(problem.Invalid, "the arguments nest deeper than %d", maxDepth)
+		}
+		for dec.More() {
+			if err := value(dec, depth+1); err != nil {
+				return err
+			}
+		}
+		_, err := dec.Token() // the closing bracket
+		return malformed(err)
+	}
+	return nil
+}
+
+func malformed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return problem.Wrap(err, problem.Invalid, "the arguments are not valid JSON")
+}
+
+// Digest is the SHA-256 of the parts, each with its length in front, in hex.
+func Digest(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		var n [8]byte
+		for i := range n {
+			n[i] = byte(len(p) >> (56 - 8*i))
+		}
+		h.Write(n[:])
+		h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,30 @@
+package vault
+
+import "log/slog"
+
+// Secret is text that never prints: formatting, logging and marshalling it give [redacted]. Reveal is the one way to
+// the text, so that its uses can be found.
+type Secret struct{ text string }
+
+const redacted = "[redacted]"
+
+// NewSecret takes text into care.
+func NewSecret(text string) Secret { return Secret{text} }
+
+// Reveal gives the text, for the one request that needs it.
+func (s Secret) Reveal() string { return s.text }
+
+// Empty says whether there is no secret.
+func (s Secret) Empty() bool { return s.text == "" }
+
+// String implements fmt.Stringer.
+func (Secret) String() string { return redacted }
+
+// GoString implements fmt.GoStringer.
+func (Secret) GoString() string { return redacted }
+
+// LogValue implements slog.LogValuer.
+func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalText implements encoding.TextMarshaler, which covers JSON and YAML.
+func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }

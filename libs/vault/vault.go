@@ -1,0 +1,177 @@
+// Package vault keeps credentials sealed. Each tenant has a key pair per purpose (age X25519); a credential is
+// encrypted to it, and its private half to the master key. So sealing needs no master key at hand, a purpose's key
+// opens nothing of another, and rotating the master key rewrites a few small entries.
+//
+// The bucket's subjects start with the service, and NATS lets each service at its own prefix only.
+package vault
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"filippo.io/age"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/keyfile"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+// MaxSecret is the largest credential, in bytes.
+const MaxSecret = 64 << 10
+
+// Master is the key that all others are sealed under.
+type Master struct{ identity *age.X25519Identity }
+
+// LoadMaster reads the master key from a file that only its owner may read, and makes the file when there is none.
+func LoadMaster(path string) (*Master, error) {
+	text, err := keyfile.Read(path)
+	if errors.Is(err, os.ErrNotExist) {
+		identity, err := age.GenerateX25519Identity()
+		if err != nil {
+			return nil, fmt.Errorf("master key: %w", err)
+		}
+		return &Master{identity}, keyfile.Write(path, identity.String())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ParseMaster(text)
+}
+
+// ParseMaster reads a master key from its text, an age X25519 identity.
+func ParseMaster(text string) (*Master, error) {
+	identity, err := age.ParseX25519Identity(strings.TrimSpace(text))
+	if err != nil {
+		return nil, problem.New(problem.Invalid, "the master key is not an age identity (AGE-SECRET-KEY-1...)") // the cause could show it
+	}
+	return &Master{identity}, nil
+}
+
+// Vault is one service's part of the secrets.
+type Vault struct {
+	master  *Master
+	service string
+	kv      jetstream.KeyValue
+}
+
+// Open opens the part of the service that conn belongs to.
+func Open(ctx context.Context, conn *bus.Conn, master *Master) (*Vault, error) {
+	kv, err := conn.JS.KeyValue(ctx, bus.SecretsBucket)
+	if err != nil {
+		return nil, problem.Wrap(err, problem.Unavailable, "the secrets bucket is not there; is the bus provisioned?")
+	}
+	return &Vault{master: master, service: conn.User(), kv: kv}, nil
+}
+
+// Put seals a secret under name, in place of any that was there, and gives its fingerprint.
+func (v *Vault) Put(ctx context.Context, tenant id.Tenant, name string, s Secret) (fingerprint string, err error) {
+	if s.Empty() || len(s.text) > MaxSecret {
+		return "", problem.New(problem.Invalid, "a secret has 1 to %d bytes", MaxSecret)
+	}
+	identity, err := v.tenantKey(ctx, tenant)
+	if err != nil {
+		return "", err
+	}
+	sealed, err := seal(identity.Recipient(), s.text)
+	if err != nil {
+		return "", err
+	}
+	if _, err := v.kv.Put(ctx, v.key(tenant, "s-"+name), sealed); err != nil {
+		return "", problem.Wrap(err, problem.Unavailable, "the secret could not be kept")
+	}
+	return Fingerprint(s), nil
+}
+
+// Get opens the secret under name. Problems: not_found, unavailable, internal (sealed under another master key).
+func (v *Vault) Get(ctx context.Context, tenant id.Tenant, name string) (Secret, error) {
+	entry, err := v.kv.Get(ctx, v.key(tenant, "s-"+name))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return Secret{}, problem.New(problem.NotFound, "there is no secret %s", name)
+	}
+	if err != nil {
+		return Secret{}, problem.Wrap(err, problem.Unavailable, "the secret cannot be read now")
+	}
+	identity, err := v.tenantKey(ctx, tenant)
+	if err != nil {
+		return Secret{}, err
+	}
+	text, err := open(identity, entry.Value())
+	return Secret{text}, err
+}
+
+// tenantKey opens the tenant's key of this purpose, or makes it.
+func (v *Vault) tenantKey(ctx context.Context, tenant id.Tenant) (*age.X25519Identity, error) {
+	key := v.key(tenant, "key")
+	for range 2 {
+		entry, err := v.kv.Get(ctx, key)
+		if err == nil {
+			text, err := open(v.master.identity, entry.Value())
+			if err != nil {
+				return nil, err
+			}
+			return age.ParseX25519Identity(text)
+		}
+		if !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return nil, problem.Wrap(err, problem.Unavailable, "the tenant's key cannot be read now")
+		}
+		fresh, err := age.GenerateX25519Identity()
+		if err != nil {
+			return nil, fmt.Errorf("tenant key: %w", err)
+		}
+		sealed, err := seal(v.master.identity.Recipient(), fresh.String())
+		if err != nil {
+			return nil, err
+		}
+		// Create, not Put: of two instances that make the first key, one wins and the other reads it.
+		if _, err := v.kv.Create(ctx, key, sealed); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+			return nil, problem.Wrap(err, problem.Unavailable, "the tenant's key could not be kept")
+		}
+	}
+	return nil, problem.New(problem.Unavailable, "the tenant's key was made and is not there")
+}
+
+func (v *Vault) key(tenant id.Tenant, name string) string {
+	return v.service + "." + string(tenant) + "." + name
+}
+
+// Fingerprint tells secrets apart and opens nothing: 12 hex digits of the SHA-256.
+func Fingerprint(s Secret) string {
+	sum := sha256.Sum256([]byte(s.text))
+	return hex.EncodeToString(sum[:6])
+}
+
+func seal(to age.Recipient, text string) ([]byte, error) {
+	var out bytes.Buffer
+	w, err := age.Encrypt(&out, to)
+	if err == nil {
+		_, err = io.WriteString(w, text)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		return nil, problem.Wrap(err, problem.Internal, "sealing failed")
+	}
+	return out.Bytes(), nil
+}
+
+func open(with age.Identity, sealed []byte) (string, error) {
+	r, err := age.Decrypt(bytes.NewReader(sealed), with)
+	if err != nil {
+		return "", problem.Wrap(err, problem.Internal, "a secret is sealed under another key; was the master key replaced?")
+	}
+	text, err := io.ReadAll(io.LimitReader(r, MaxSecret+1))
+	if err != nil {
+		return "", problem.Wrap(err, problem.Internal, "a sealed secret is damaged")
+	}
+	return string(text), nil
+}

@@ -1,0 +1,214 @@
+// Package ask holds what services ask each other by RPC, and what they answer. schemas/asking.go says who may ask
+// what.
+package ask
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/environment"
+	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/trigger"
+)
+
+// Sequence is where something stands on EW_CONTROL. It is the answer to every definition, and the question of a
+// barrier.
+type Sequence struct {
+	Seq uint64 `json:"seq"`
+}
+
+// DefineConnection makes or changes a connection. Credential replaces the one that is there; empty keeps it.
+type DefineConnection struct {
+	Connection connection.Defined `json:"connection"`
+	Credential string             `json:"credential,omitempty"`
+}
+
+// DefineHook makes or changes a webhook endpoint. Secret replaces the one that is there.
+type DefineHook struct {
+	Hook   id.Hook `json:"hook"`
+	Secret string  `json:"secret"`
+}
+
+// DefineTrigger makes or changes a trigger.
+type DefineTrigger struct {
+	Trigger trigger.Defined `json:"trigger"`
+}
+
+// DefineEnvironment makes or changes an environment.
+type DefineEnvironment struct {
+	Environment environment.Registered `json:"environment"`
+}
+
+// CreateGrant makes a grant.
+type CreateGrant struct {
+	Grant grant.Created `json:"grant"`
+}
+
+// RevokeGrant ends a grant.
+type RevokeGrant struct {
+	Grant  id.Grant `json:"grant"`
+	Reason string   `json:"reason,omitempty"`
+}
+
+// StartRun asks for a run. A run that exists already is answered as when it was made, so a run with a derived id is
+// started once however often it is asked for.
+type StartRun struct {
+	Run      id.Run      `json:"run,omitempty"` // default: a fresh one
+	Agent    id.Agent    `json:"agent"`
+	Prompt   string      `json:"prompt"`
+	Trigger  id.Trigger  `json:"trigger,omitempty"`
+	Delivery id.Delivery `json:"delivery,omitempty"`
+	Taint    []string    `json:"taint,omitempty"`
+}
+
+// Started is a run that exists.
+type Started struct {
+	Run id.Run `json:"run"`
+	Seq uint64 `json:"seq"` // on EW_ACTIVITY
+}
+
+// SetModelKey gives the agent loop the key with which it reaches an agent's model.
+type SetModelKey struct {
+	Agent id.Agent `json:"agent"`
+	Key   string   `json:"key"`
+}
+
+// Done is the answer to what gives nothing back.
+type Done struct{}
+
+// CancelRun asks for a run to stop.
+type CancelRun struct {
+	Run    id.Run `json:"run"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Visibility asks which tools an agent may call, in a run.
+type Visibility struct {
+	Agent id.Agent `json:"agent"`
+	Run   id.Run   `json:"run,omitempty"`
+}
+
+// VisibleTool is a tool as an agent sees it.
+type VisibleTool struct {
+	Name        string          `json:"name"` // connection.tool
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"schema"`
+}
+
+// VisibleTools lists tools.
+type VisibleTools struct {
+	Tools []VisibleTool `json:"tools"`
+}
+
+// DecideApproval is a member's decision. Digest is what they saw: it has to be what the approval is for.
+type DecideApproval struct {
+	Approval id.Approval `json:"approval"`
+	Digest   string      `json:"digest"`
+	Approve  bool        `json:"approve"`
+	Note     string      `json:"note,omitempty"`
+}
+
+// ListApprovals asks for approvals; with Open, only those that wait.
+type ListApprovals struct {
+	Open bool `json:"open"`
+}
+
+// Approval is an approval with what became of it.
+type Approval struct {
+	approval.Requested
+	State string `json:"state"` // "waiting", "approved", "denied", "expired"
+	By    string `json:"by,omitempty"`
+}
+
+// Approvals lists approvals, the newest first.
+type Approvals struct {
+	Approvals []Approval `json:"approvals"`
+}
+
+// Event is an event as the ledger recorded it. Raw is the envelope's exact bytes; for what could not be decoded they
+// may be no JSON.
+type Event struct {
+	Stream   string    `json:"stream"`
+	Seq      uint64    `json:"seq"`
+	Subject  string    `json:"subject"`
+	Kind     string    `json:"kind"`
+	Raw      []byte    `json:"raw"`
+	StoredAt time.Time `json:"stored_at"`
+}
+
+// Cursor is a place in the streams: the last sequence that was seen of each.
+type Cursor struct {
+	Control  uint64 `json:"control"`
+	Activity uint64 `json:"activity"`
+}
+
+// Events asks for recorded events after a cursor. Run, Kind (a glob with '*') and Actor narrow it.
+type Events struct {
+	After Cursor `json:"after"`
+	Run   id.Run `json:"run,omitempty"`
+	Kind  string `json:"kind,omitempty"`
+	Actor string `json:"actor,omitempty"`
+	Limit int    `json:"limit,omitempty"` // default and most: 200
+}
+
+// EventPage is a page of events, each stream's in order, and where to go on.
+type EventPage struct {
+	Events []Event `json:"events"`
+	Next   Cursor  `json:"next"`
+	More   bool    `json:"more"`
+}
+
+// Runs asks for the newest runs.
+type Runs struct {
+	Limit  int    `json:"limit,omitempty"` // default 50, most 200
+	Before string `json:"before,omitempty"`
+}
+
+// RunRow is a run in a list.
+type RunRow struct {
+	Run     id.Run    `json:"run"`
+	Agent   id.Agent  `json:"agent"`
+	State   string    `json:"state"` // "running", "waiting_approval", "completed", "failed", "cancelled"
+	Trigger string    `json:"trigger,omitempty"`
+	Created time.Time `json:"created"`
+	Ended   time.Time `json:"ended,omitzero"`
+	Events  int       `json:"events"`
+	Message string    `json:"message,omitempty"` // the result, or why there is none
+}
+
+// RunPage is a page of runs.
+type RunPage struct {
+	Runs []RunRow `json:"runs"`
+	Next string   `json:"next,omitempty"`
+}
+
+// Timeline asks for everything that happened in a run.
+type Timeline struct {
+	Run   id.Run `json:"run"`
+	After uint64 `json:"after,omitempty"` // EW_ACTIVITY sequence to go on from
+}
+
+// Verify asks the ledger to prove itself for the tenant.
+type Verify struct{}
+
+// Verified is the outcome of a verification.
+type Verified struct {
+	Verdict     string   `json:"verdict"` // "verified", "tampered", "incomplete", "unverifiable"
+	Leaves      int64    `json:"leaves"`
+	Checkpoints int      `json:"checkpoints"`
+	Trees       []Tree   `json:"trees"`
+	Faults      []string `json:"faults,omitempty"`
+}
+
+// Tree is one stream's tree of a tenant.
+type Tree struct {
+	Stream string `json:"stream"`
+	Size   int64  `json:"size"`
+	Root   string `json:"root"`
+}
+
+// Position asks how far the ledger has recorded the streams.
+type Position struct{}

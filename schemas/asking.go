@@ -1,0 +1,36 @@
+package schemas
+
+import "slices"
+
+// Asking is one RPC: who answers it, and who may ask. The asker's name is the last token of the subject,
+// ew.rpc.v1.<service>.<method>.<asker>, and the server lets each user publish only under its own, so the answering
+// service knows who asks.
+type Asking struct {
+	Service Service
+	Method  string
+	Askers  []Service
+}
+
+var askings = []Asking{
+	{Agentloop, "run_start", []Service{Webhooks, Gateway}},
+	{Agentloop, "run_cancel", []Service{Gateway}},
+	{Agentloop, "model_key_set", []Service{Gateway}},
+	{Toolbroker, "connection_define", []Service{Gateway}},
+	{Toolbroker, "tools_visible", []Service{Agentloop, Runtime, Gateway}},
+	{Toolbroker, "barrier", []Service{Gateway, Approvals}},
+	{Approvals, "grant_create", []Service{Gateway}},
+	{Approvals, "grant_revoke", []Service{Gateway}},
+	{Approvals, "approval_decide", []Service{Gateway}},
+	{Approvals, "approval_list", []Service{Gateway}},
+	{Webhooks, "trigger_define", []Service{Gateway}},
+	{Webhooks, "hook_define", []Service{Gateway}},
+	{Environments, "environment_define", []Service{Gateway}},
+	{Ledger, "events", []Service{Gateway}},
+	{Ledger, "runs", []Service{Gateway}},
+	{Ledger, "timeline", []Service{Gateway}},
+	{Ledger, "verify", []Service{Gateway}},
+	{Ledger, "position", []Service{Gateway}},
+}
+
+// Askings lists every RPC.
+func Askings() []Asking { return slices.Clone(askings) }

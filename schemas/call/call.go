@@ -1,0 +1,161 @@
+// Package call holds the events of one tool call, from requested to its one outcome.
+//
+//	requested -> admitted -> finished | failed | cancelled | unknown   (late: arrived after a cancel)
+//	          -> held -> admitted | refused
+//	          -> refused
+//
+// Per call, the first decision (admitted, held, refused) and the first outcome by stream sequence count; after a
+// held one, the first of admitted and refused. Later ones are recorded and never acted on.
+package call
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+// Route names the executor of a call.
+type Route string
+
+// The executors.
+const (
+	Upstream Route = "upstream" // toolbroker: a provider
+	Script   Route = "script"   // runtime: JavaScript
+	Exec     Route = "exec"     // environments: an attached machine
+)
+
+// Requested asks for a call. Nothing happens before its admission is durable.
+type Requested struct {
+	Call       id.Call   `json:"call"`
+	Run        id.Run    `json:"run"`
+	Agent      id.Agent  `json:"agent"`
+	Tool       string    `json:"tool"` // connection.tool
+	ArgsDigest string    `json:"args_digest"`
+	Effect     string    `json:"effect_id"` // the same for every attempt at the same effect
+	Parent     id.Call   `json:"parent,omitempty"`
+	NotAfter   time.Time `json:"not_after"` // the broker refuses a request that it first sees later
+	Taint      []string  `json:"taint,omitempty"`
+	Hint       string    `json:"hint,omitempty"` // subject to tell when the outcome is stored
+	Body       Args      `json:"body"`
+}
+
+// Kind implements schemas.Event.
+func (Requested) Kind() string { return "call.requested" }
+
+// Args is the argument object of a call.
+type Args struct {
+	Args json.RawMessage `json:"args"`
+}
+
+// Admitted lets an executor act, once, within the permit.
+type Admitted struct {
+	Call      id.Call     `json:"call"`
+	Run       id.Run      `json:"run"`
+	Tool      string      `json:"tool"`
+	Route     Route       `json:"route"`
+	Grant     id.Grant    `json:"grant"`
+	Approval  id.Approval `json:"approval,omitempty"`
+	Requested uint64      `json:"requested_seq"` // EW_ACTIVITY sequence of the request
+	Control   uint64      `json:"control_seq"`   // EW_CONTROL sequence that the decision saw
+	Permit    string      `json:"permit"`
+}
+
+// Kind implements schemas.Event.
+func (Admitted) Kind() string { return "call.admitted" }
+
+// Held makes a call wait for a person. Digest binds tool, arguments, tool schema and grant.
+type Held struct {
+	Call      id.Call  `json:"call"`
+	Run       id.Run   `json:"run"`
+	Agent     id.Agent `json:"agent"`
+	Tool      string   `json:"tool"`
+	Grant     id.Grant `json:"grant"`
+	Digest    string   `json:"digest"`
+	Reason    string   `json:"reason"`
+	Requested uint64   `json:"requested_seq"`
+	Control   uint64   `json:"control_seq"`
+}
+
+// Kind implements schemas.Event.
+func (Held) Kind() string { return "call.held" }
+
+// Refused is the outcome of a call that no grant allows, or no longer.
+type Refused struct {
+	Call     id.Call     `json:"call"`
+	Run      id.Run      `json:"run"`
+	Tool     string      `json:"tool"`
+	Grant    id.Grant    `json:"grant,omitempty"`
+	Approval id.Approval `json:"approval,omitempty"`
+	Code     string      `json:"code"`
+	Reason   string      `json:"reason"`
+	Control  uint64      `json:"control_seq"`
+}
+
+// Kind implements schemas.Event.
+func (Refused) Kind() string { return "call.refused" }
+
+// Finished is the outcome of a call that the tool answered, with an error of the tool's own or without.
+type Finished struct {
+	Call      id.Call  `json:"call"`
+	Run       id.Run   `json:"run"`
+	Tool      string   `json:"tool"`
+	ToolError bool     `json:"tool_error,omitempty"`
+	Recovered bool     `json:"recovered,omitempty"` // found by a probe after a crash, not by the first attempt
+	Taint     []string `json:"taint,omitempty"`
+	Body      Result   `json:"body"`
+}
+
+// Kind implements schemas.Event.
+func (Finished) Kind() string { return "call.finished" }
+
+// Result is what a tool answered.
+type Result struct {
+	Result json.RawMessage `json:"result"`
+}
+
+// Failed is the outcome of a call that had no effect and no answer.
+type Failed struct {
+	Call    id.Call `json:"call"`
+	Run     id.Run  `json:"run"`
+	Tool    string  `json:"tool"`
+	Code    string  `json:"code"`
+	Message string  `json:"message"`
+}
+
+// Kind implements schemas.Event.
+func (Failed) Kind() string { return "call.failed" }
+
+// Cancelled is the outcome of a call that was stopped before it had an effect.
+type Cancelled struct {
+	Call   id.Call `json:"call"`
+	Run    id.Run  `json:"run"`
+	Tool   string  `json:"tool"`
+	Reason string  `json:"reason"`
+}
+
+// Kind implements schemas.Event.
+func (Cancelled) Kind() string { return "call.cancelled" }
+
+// Unknown is the outcome of a call that may or may not have had its effect, and that cannot be looked up.
+type Unknown struct {
+	Call    id.Call `json:"call"`
+	Run     id.Run  `json:"run"`
+	Tool    string  `json:"tool"`
+	Message string  `json:"message"`
+}
+
+// Kind implements schemas.Event.
+func (Unknown) Kind() string { return "call.unknown" }
+
+// Late is an answer that arrived after the call had another outcome. It is kept for auditors and never shown to a
+// model.
+type Late struct {
+	Call id.Call `json:"call"`
+	Run  id.Run  `json:"run"`
+	Tool string  `json:"tool"`
+	Body Result  `json:"body"`
+}
+
+// Kind implements schemas.Event.
+func (Late) Kind() string { return "call.late" }

@@ -1,0 +1,62 @@
+// Package connection holds the events of a configured provider.
+package connection
+
+import (
+	"encoding/json"
+
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+// Type is the sort of provider.
+type Type string
+
+// The providers that the tool broker speaks to.
+const (
+	GitHub Type = "github"
+	MCP    Type = "mcp"
+)
+
+// Defined is the full state of a connection. Its credential is sealed elsewhere; Credential is only a fingerprint
+// of it, empty when there is none.
+type Defined struct {
+	Connection id.Connection `json:"connection"`
+	Type       Type          `json:"type"`
+	URL        string        `json:"url"`
+	Private    []string      `json:"private,omitempty"` // address:port pairs that may be reached although not public
+	Trusted    bool          `json:"trusted,omitempty"` // its results do not taint a run
+	Credential string        `json:"credential,omitempty"`
+	Removed    bool          `json:"removed,omitempty"`
+}
+
+// Kind implements schemas.Event.
+func (Defined) Kind() string { return "connection.defined" }
+
+// Listed is the full list of a connection's tools, as the provider described them.
+type Listed struct {
+	Connection id.Connection `json:"connection"`
+	Tools      []Tool        `json:"tools"`
+}
+
+// Kind implements schemas.Event.
+func (Listed) Kind() string { return "connection.listed" }
+
+// Effect is the effect class of a tool: what may be done when it is not known whether a call took effect.
+type Effect string
+
+// The effect classes. A pure call may be repeated, a keyed one repeated with its key, a probeable one looked up; an
+// opaque one is never repeated by us.
+const (
+	Pure      Effect = "pure"
+	Keyed     Effect = "keyed"
+	Probeable Effect = "probeable"
+	Opaque    Effect = "opaque"
+)
+
+// Tool is one callable of a connection.
+type Tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema"`
+	Effect      Effect          `json:"effect"`
+	Writes      bool            `json:"writes"`
+}

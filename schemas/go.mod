@@ -1,0 +1,3 @@
+module github.com/execwarden/execwarden/schemas
+
+go 1.26.0

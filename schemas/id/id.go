@@ -1,0 +1,126 @@
+// Package id holds the typed identities of ExecWarden. An id is its kind's prefix, an underscore, and either a
+// UUIDv7 (RFC 9562) in hex, a name that a person chose, or a digest that makes the same thing have the same id
+// however often it is derived. Every id is one subject token: [a-z0-9_-].
+package id
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// MaxNameLength is the longest name that a person may give to a thing, in bytes.
+const MaxNameLength = 48
+
+// ID is satisfied by the id types of this package only.
+type ID interface {
+	~string
+	prefix() string
+}
+
+// The kinds of id.
+type (
+	Tenant      string
+	Member      string
+	Agent       string
+	Session     string
+	Run         string
+	Call        string
+	Connection  string
+	Grant       string
+	Approval    string
+	Environment string
+	Trigger     string
+	Hook        string
+	Delivery    string
+	Key         string
+	Token       string
+	Event       string
+)
+
+func (Tenant) prefix() string      { return "tnt" }
+func (Member) prefix() string      { return "mem" }
+func (Agent) prefix() string       { return "agt" }
+func (Session) prefix() string     { return "ses" }
+func (Run) prefix() string         { return "run" }
+func (Call) prefix() string        { return "call" }
+func (Connection) prefix() string  { return "con" }
+func (Grant) prefix() string       { return "grt" }
+func (Approval) prefix() string    { return "apr" }
+func (Environment) prefix() string { return "env" }
+func (Trigger) prefix() string     { return "trg" }
+func (Hook) prefix() string        { return "hook" }
+func (Delivery) prefix() string    { return "dlv" }
+func (Key) prefix() string         { return "key" }
+func (Token) prefix() string       { return "tok" }
+func (Event) prefix() string       { return "evt" }
+
+// New makes a fresh id that sorts by time of creation.
+func New[T ID]() T {
+	var b [16]byte
+	_, _ = rand.Read(b[6:]) // crypto/rand.Read never fails (it ends the program instead)
+	ms := uint64(time.Now().UnixMilli())
+	binary.BigEndian.PutUint16(b[:2], uint16(ms>>32))
+	binary.BigEndian.PutUint32(b[2:6], uint32(ms))
+	b[6] = b[6]&0x0f | 0x70
+	b[8] = b[8]&0x3f | 0x80
+	return join[T](hex.EncodeToString(b[:]))
+}
+
+// Derive makes the id that these parts always have. It is how a retry, a redelivery and a recovery after a crash
+// speak of the same run, call or event.
+func Derive[T ID](parts ...string) T {
+	h := sha256.New()
+	for _, p := range parts {
+		_ = binary.Write(h, binary.BigEndian, uint32(len(p))) // a hash never fails to write
+		h.Write([]byte(p))
+	}
+	sum := h.Sum(nil)[:16]
+	sum[6] = sum[6]&0x0f | 0x80 // version 8: a layout of our own
+	sum[8] = sum[8]&0x3f | 0x80
+	return join[T](hex.EncodeToString(sum))
+}
+
+// Named makes the id of a thing that a person named.
+func Named[T ID](name string) (T, error) {
+	if !ValidName(name) {
+		return "", fmt.Errorf("name %.60q: use 1 to %d of a-z, 0-9 and '-', starting with a letter or digit", name, MaxNameLength)
+	}
+	return join[T](name), nil
+}
+
+// Parse checks text from outside.
+func Parse[T ID](text string) (T, error) {
+	var zero T
+	name, ok := strings.CutPrefix(text, zero.prefix()+"_")
+	if !ok || !ValidName(name) {
+		return "", fmt.Errorf("%.80q is not an id of the form %s_...", text, zero.prefix())
+	}
+	return T(text), nil
+}
+
+// Name is the part after the prefix.
+func Name[T ID](t T) string { return strings.TrimPrefix(string(t), t.prefix()+"_") }
+
+// ValidName says whether name may follow a prefix.
+func ValidName(name string) bool {
+	if name == "" || len(name) > MaxNameLength || name[0] == '-' {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func join[T ID](name string) T {
+	var zero T
+	return T(zero.prefix() + "_" + name)
+}

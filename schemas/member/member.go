@@ -1,0 +1,34 @@
+// Package member holds the events of a person in a tenant. Names and e-mail addresses are never in events, so that
+// both can be erased.
+package member
+
+import "github.com/execwarden/execwarden/schemas/id"
+
+// Role is what a member may do.
+type Role string
+
+// The roles, from the widest to the narrowest. An auditor only reads.
+const (
+	Owner    Role = "owner"
+	Admin    Role = "admin"
+	Approver Role = "approver"
+	Auditor  Role = "auditor"
+)
+
+// Valid says whether r is one of the roles.
+func (r Role) Valid() bool { return r == Owner || r == Admin || r == Approver || r == Auditor }
+
+// MayConfigure says whether r may change agents, connections, grants and triggers.
+func (r Role) MayConfigure() bool { return r == Owner || r == Admin }
+
+// MayApprove says whether r may decide held calls.
+func (r Role) MayApprove() bool { return r == Owner || r == Admin || r == Approver }
+
+// Added is the full state of a membership.
+type Added struct {
+	Member id.Member `json:"member"`
+	Role   Role      `json:"role"`
+}
+
+// Kind implements schemas.Event.
+func (Added) Kind() string { return "member.added" }

@@ -1,0 +1,111 @@
+package agentloop
+
+import (
+	"context"
+
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/run"
+	"github.com/execwarden/execwarden/schemas/session"
+	"github.com/execwarden/execwarden/services/agentloop/internal/loop"
+)
+
+// maxPrompt is the longest prompt, in bytes.
+const maxPrompt = 256 << 10
+
+func (s *Service) answer() (*rpc.Server, error) {
+	srv, err := rpc.NewServer(s.deps.Conn, s.deps.Service, s.deps.Version, s.log)
+	if err != nil {
+		return nil, err
+	}
+	if err = rpc.Handle(srv, "run_start", s.startRun); err == nil {
+		err = rpc.Handle(srv, "run_cancel", s.cancelRun)
+	}
+	if err == nil {
+		err = rpc.Handle(srv, "model_key_set", s.setModelKey)
+	}
+	if err != nil {
+		srv.Close()
+		return nil, err
+	}
+	return srv, nil
+}
+
+// startRun makes a run. It is answered when the run is durable; from then on it goes on by itself.
+func (s *Service) startRun(ctx context.Context, who rpc.Caller, q ask.StartRun) (ask.Started, error) {
+	if q.Run == "" {
+		q.Run = id.New[id.Run]()
+	}
+	_, errRun := id.Parse[id.Run](string(q.Run))
+	_, errAgent := id.Parse[id.Agent](string(q.Agent))
+	switch {
+	case errRun != nil || errAgent != nil:
+		return ask.Started{}, problem.New(problem.Invalid, "a run needs an agent's id, and one of its own if it has one")
+	case q.Prompt == "" || len(q.Prompt) > maxPrompt:
+		return ask.Started{}, problem.New(problem.Invalid, "a prompt has 1 to %d bytes", maxPrompt)
+	}
+	if err := s.view.Current(); err != nil {
+		return ask.Started{}, err
+	}
+	def, ok := s.agent(who.Tenant, q.Agent)
+	switch {
+	case !ok:
+		return ask.Started{}, problem.New(problem.NotFound, "there is no agent %s", id.Name(q.Agent))
+	case def.Hosting != agent.Hosted:
+		return ask.Started{}, problem.New(problem.Invalid, "agent %s runs its own loop", id.Name(q.Agent))
+	}
+	ses := id.Derive[id.Session](string(q.Run))
+	// The session first: a crash here leaves an empty session, and the repeated question finds it.
+	_, err := s.deps.Log.Append(ctx, eventlog.Draft{Event: session.Opened{Session: ses, Agent: q.Agent}, Tenant: who.Tenant, Key: string(ses),
+		Actor: who.Actor, ID: id.Derive[id.Event](string(who.Tenant), string(ses), "opened")})
+	if err != nil {
+		return ask.Started{}, err
+	}
+	created := id.Derive[id.Event](string(who.Tenant), string(q.Run), "created")
+	seq, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
+		Tenant: who.Tenant, Key: string(q.Run), Run: q.Run, Actor: who.Actor, ID: created,
+		Event: run.Created{Run: q.Run, Session: ses, Agent: def, Trigger: q.Trigger, Hook: q.Delivery, Taint: q.Taint, Body: run.Prompt{Text: q.Prompt}},
+	}, 0)
+	if problem.CodeOf(err) == problem.Conflict {
+		return ask.Started{}, problem.Wrap(err, problem.Conflict, "run %s exists and was started otherwise", q.Run)
+	}
+	return ask.Started{Run: q.Run, Seq: seq}, err
+}
+
+func (s *Service) cancelRun(ctx context.Context, who rpc.Caller, q ask.CancelRun) (ask.Done, error) {
+	if _, err := id.Parse[id.Run](string(q.Run)); err != nil || len(q.Reason) > 4096 {
+		return ask.Done{}, problem.New(problem.Invalid, "a cancellation needs a run's id, and a reason of at most 4096 bytes")
+	}
+	return ask.Done{}, s.runs.use(ctx, who.Tenant, q.Run, func(state *loop.State) error {
+		switch {
+		case state.Created == nil:
+			return problem.New(problem.NotFound, "there is no run %s", q.Run)
+		case state.Ended != nil:
+			return problem.New(problem.Conflict, "run %s has ended", q.Run)
+		case state.Cancel != nil:
+			return nil
+		}
+		_, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{Event: run.CancelRequested{Run: q.Run, Reason: q.Reason},
+			Tenant: who.Tenant, Key: string(q.Run), Run: q.Run, Actor: who.Actor}, state.RunSeq)
+		return err
+	})
+}
+
+func (s *Service) setModelKey(ctx context.Context, who rpc.Caller, q ask.SetModelKey) (ask.Done, error) {
+	if !member.Role(who.Role).MayConfigure() {
+		return ask.Done{}, problem.New(problem.Denied, "a %s may not set model keys", who.Role)
+	}
+	if _, err := id.Parse[id.Agent](string(q.Agent)); err != nil {
+		return ask.Done{}, problem.New(problem.Invalid, "a model key needs an agent's id")
+	}
+	_, err := s.vault.Put(ctx, who.Tenant, keyName(q.Agent), vault.NewSecret(q.Key))
+	return ask.Done{}, err
+}
+
+func keyName(a id.Agent) string { return "model-key-" + id.Name(a) }

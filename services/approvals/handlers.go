@@ -1,0 +1,83 @@
+package approvals
+
+import (
+	"context"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+const (
+	actor       = "service:" + string(schemas.Approvals)
+	allApproval = "ew.v1.*.approval.>"
+)
+
+// onHeld opens an approval for a held call.
+func (s *Service) onHeld(ctx context.Context, h bus.Heard) error {
+	held, ok := h.Event.(call.Held)
+	if !ok {
+		return nil
+	}
+	stored, err := s.deps.Log.ReadAt(ctx, schemas.Activity, held.Requested)
+	if err != nil {
+		return err
+	}
+	request, err := eventlog.Decode[call.Requested](stored)
+	if err != nil || request.Call != held.Call || stored.At.Tenant != h.At.Tenant {
+		s.log.ErrorContext(ctx, "held call names a request that is not its own", "call", held.Call, "seq", h.Seq, "err", err)
+		return nil
+	}
+	a := id.Derive[id.Approval](string(h.At.Tenant), string(held.Call), held.Digest)
+	_, err = s.deps.Log.AppendAfter(ctx, eventlog.Draft{
+		Tenant: h.At.Tenant, Key: string(a), Run: held.Run, Actor: actor, Causation: h.Envelope.ID,
+		ID: id.Derive[id.Event](string(a), "requested"),
+		Event: approval.Requested{
+			Approval: a, Call: held.Call, Run: held.Run, Agent: held.Agent, Tool: held.Tool, Grant: held.Grant, Digest: held.Digest,
+			Reason: held.Reason, Requested: held.Requested, ExpiresAt: h.Envelope.Time.Add(s.cfg.ApprovalLife),
+			Body: approval.Shown{Args: request.Body.Args},
+		},
+	}, 0)
+	if problem.CodeOf(err) == problem.Conflict {
+		return nil // opened at an earlier hearing
+	}
+	return err
+}
+
+// expireDue says of every approval past its time that it is.
+func (s *Service) expireDue(ctx context.Context) error {
+	if err := s.refresh(ctx); err != nil {
+		return err
+	}
+	for _, due := range s.book.DueAt(s.now()) {
+		r := due.State.Requested
+		_, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
+			Tenant: due.Tenant, Key: string(r.Approval), Run: r.Run, Actor: actor, ID: id.Derive[id.Event](string(r.Approval), "expired"),
+			Event: approval.Expired{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, Requested: r.Requested},
+		}, due.State.Seq)
+		if err != nil && problem.CodeOf(err) != problem.Conflict {
+			return err
+		}
+	}
+	return nil
+}
+
+// refresh writes the book up to the end of the stream.
+func (s *Service) refresh(ctx context.Context) error {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	for e, err := range s.deps.Log.Read(ctx, schemas.Activity, allApproval, s.read+1) {
+		if err != nil {
+			return err
+		}
+		if ev, err := e.Envelope.Decode(); err == nil {
+			s.book.Apply(e.At.Tenant, id.Approval(e.At.Key), e.Seq, ev)
+		}
+		s.read = e.Seq
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+// Package book folds approvals. What an approval's state is, and whether a decision still counts, is decided here.
+package book
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+// The states of an approval.
+const (
+	Waiting  = "waiting"
+	Approved = "approved"
+	Denied   = "denied"
+	Expired  = "expired"
+)
+
+// maxClosed is how many closed approvals of a tenant are kept for lists.
+const maxClosed = 500
+
+// State is one approval as far as its events go.
+type State struct {
+	Requested *approval.Requested
+	Decided   *approval.Decided
+	Expired   bool
+	Seq       uint64 // of the last event
+}
+
+// Apply takes the next event of the approval.
+func (s *State) Apply(seq uint64, ev schemas.Event) {
+	s.Seq = seq
+	switch ev := ev.(type) {
+	case approval.Requested:
+		if s.Requested == nil {
+			s.Requested = &ev
+		}
+	case approval.Decided:
+		if !s.closed() {
+			s.Decided = &ev
+		}
+	case approval.Expired:
+		if !s.closed() {
+			s.Expired = true
+		}
+	}
+}
+
+func (s *State) closed() bool { return s.Decided != nil || s.Expired }
+
+// Word is the approval's state at a moment. What is past its time is expired, whether or not that was said yet.
+func (s *State) Word(now time.Time) string {
+	switch {
+	case s.Decided != nil && s.Decided.Approved:
+		return Approved
+	case s.Decided != nil:
+		return Denied
+	case s.Expired || s.Requested != nil && now.After(s.Requested.ExpiresAt):
+		return Expired
+	}
+	return Waiting
+}
+
+// Decide checks a decision. It gives nil and no error when the same member decided the same before.
+func (s *State) Decide(q ask.DecideApproval, by id.Member, now time.Time) (*approval.Decided, error) {
+	r := s.Requested
+	if r == nil {
+		return nil, problem.New(problem.NotFound, "there is no approval %s", q.Approval)
+	}
+	if s.Decided != nil && s.Decided.By == by && s.Decided.Approved == q.Approve && s.Decided.Digest == q.Digest {
+		return nil, nil
+	}
+	switch word := s.Word(now); {
+	case word == Expired:
+		return nil, problem.New(problem.Expired, "the approval expired at %s", r.ExpiresAt.Format(time.RFC3339))
+	case word != Waiting:
+		return nil, problem.New(problem.Conflict, "%s has decided: %s", s.Decided.By, word)
+	case q.Digest != r.Digest:
+		return nil, problem.New(problem.Conflict, "the decision is about something else than what waits; look at it again")
+	}
+	return &approval.Decided{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, Approved: q.Approve, By: by,
+		Requested: r.Requested, Body: approval.Note{Note: q.Note}}, nil
+}
+
+// Book keeps the approvals of all tenants.
+type Book struct {
+	mu      sync.Mutex
+	tenants map[id.Tenant]map[id.Approval]*State
+}
+
+// New makes an empty book.
+func New() *Book { return &Book{tenants: map[id.Tenant]map[id.Approval]*State{}} }
+
+// Apply takes the next event on the stream.
+func (b *Book) Apply(tenant id.Tenant, key id.Approval, seq uint64, ev schemas.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.tenants[tenant]
+	if t == nil {
+		t = map[id.Approval]*State{}
+		b.tenants[tenant] = t
+	}
+	if t[key] == nil {
+		t[key] = &State{}
+	}
+	t[key].Apply(seq, ev)
+	if len(t) > 2*maxClosed {
+		forget(t)
+	}
+}
+
+// forget drops the oldest closed approvals: the ledger keeps them.
+func forget(t map[id.Approval]*State) {
+	var closed []id.Approval
+	for k, s := range t {
+		if s.closed() {
+			closed = append(closed, k)
+		}
+	}
+	slices.SortFunc(closed, func(a, b id.Approval) int { return cmp.Compare(t[b].Seq, t[a].Seq) })
+	for _, k := range closed[min(maxClosed, len(closed)):] {
+		delete(t, k)
+	}
+}
+
+// List gives a tenant's approvals, the newest first.
+func (b *Book) List(tenant id.Tenant, open bool, now time.Time) []ask.Approval {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	type row struct {
+		ask.Approval
+		seq uint64
+	}
+	var rows []row
+	for _, s := range b.tenants[tenant] {
+		word := s.Word(now)
+		if s.Requested == nil || open && word != Waiting {
+			continue
+		}
+		a := ask.Approval{Requested: *s.Requested, State: word}
+		if s.Decided != nil {
+			a.By = string(s.Decided.By)
+		}
+		rows = append(rows, row{a, s.Seq})
+	}
+	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(b.seq, a.seq) })
+	out := make([]ask.Approval, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, r.Approval)
+	}
+	return out
+}
+
+// Due names an approval whose time is over and of which nobody has said so.
+type Due struct {
+	Tenant id.Tenant
+	State  State
+}
+
+// DueAt lists what is due.
+func (b *Book) DueAt(now time.Time) []Due {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var due []Due
+	for tenant, t := range b.tenants {
+		for _, s := range t {
+			if s.Requested != nil && !s.closed() && now.After(s.Requested.ExpiresAt) {
+				due = append(due, Due{tenant, *s})
+			}
+		}
+	}
+	return due
+}
+
+// Open counts what waits, over all tenants.
+func (b *Book) Open() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.tenants {
+		for _, s := range t {
+			if s.Requested != nil && !s.closed() {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,171 @@
+package approvals
+
+import (
+	"context"
+	"regexp"
+
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/services/approvals/internal/book"
+)
+
+// maxNote is the longest note to a decision, in bytes.
+const maxNote = 4 << 10
+
+func (s *Service) answer() (*rpc.Server, error) {
+	srv, err := rpc.NewServer(s.deps.Conn, s.deps.Service, s.deps.Version, s.log)
+	if err != nil {
+		return nil, err
+	}
+	if err = rpc.Handle(srv, "grant_create", s.createGrant); err == nil {
+		err = rpc.Handle(srv, "grant_revoke", s.revokeGrant)
+	}
+	if err == nil {
+		err = rpc.Handle(srv, "approval_decide", s.decideApproval)
+	}
+	if err == nil {
+		err = rpc.Handle(srv, "approval_list", s.listApprovals)
+	}
+	if err != nil {
+		srv.Close()
+		return nil, err
+	}
+	return srv, nil
+}
+
+var (
+	toolGlob = regexp.MustCompile(`^[a-z0-9*-]{1,64}\.[A-Za-z0-9_*-]{1,64}$`)
+	repoGlob = regexp.MustCompile(`^[A-Za-z0-9*-]{1,39}/[A-Za-z0-9._*-]{1,100}$`)
+)
+
+func (s *Service) createGrant(ctx context.Context, who rpc.Caller, q ask.CreateGrant) (ask.Sequence, error) {
+	g := q.Grant
+	switch {
+	case !member.Role(who.Role).MayConfigure():
+		return ask.Sequence{}, problem.New(problem.Denied, "a %s may not make grants", who.Role)
+	case !valid[id.Grant](g.Grant) || !valid[id.Agent](g.Agent):
+		return ask.Sequence{}, problem.New(problem.Invalid, "a grant needs its own id and an agent's")
+	case !toolGlob.MatchString(g.Selector.Tool):
+		return ask.Sequence{}, problem.New(problem.Invalid, "tool %.80q is not connection.tool, with * for any run of characters", g.Selector.Tool)
+	case g.Approval != grant.Never && g.Approval != grant.Always:
+		return ask.Sequence{}, problem.New(problem.Invalid, "approval %.40q is not never or always", g.Approval)
+	case !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(s.now()):
+		return ask.Sequence{}, problem.New(problem.Invalid, "the grant would have expired already")
+	}
+	for _, r := range g.Selector.Repos {
+		if !repoGlob.MatchString(r) {
+			return ask.Sequence{}, problem.New(problem.Invalid, "repository %.120q is not owner/name", r)
+		}
+	}
+	last, _, err := s.grant(ctx, who.Tenant, g.Grant)
+	if err != nil {
+		return ask.Sequence{}, err
+	}
+	seq, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{Event: g, Tenant: who.Tenant, Key: string(g.Grant), Actor: who.Actor}, last)
+	return ask.Sequence{Seq: seq}, err
+}
+
+// revokeGrant returns when the broker has heard of it: from then on nothing starts under the grant.
+func (s *Service) revokeGrant(ctx context.Context, who rpc.Caller, q ask.RevokeGrant) (ask.Sequence, error) {
+	if !member.Role(who.Role).MayConfigure() {
+		return ask.Sequence{}, problem.New(problem.Denied, "a %s may not revoke grants", who.Role)
+	}
+	if len(q.Reason) > maxNote || !valid[id.Grant](q.Grant) {
+		return ask.Sequence{}, problem.New(problem.Invalid, "a revocation needs a grant's id, and a reason of at most %d bytes", maxNote)
+	}
+	last, active, err := s.grant(ctx, who.Tenant, q.Grant)
+	switch {
+	case err != nil:
+		return ask.Sequence{}, err
+	case last == 0:
+		return ask.Sequence{}, problem.New(problem.NotFound, "there is no grant %s", q.Grant)
+	case active == nil:
+		return ask.Sequence{Seq: last}, nil // revoked before
+	}
+	seq, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
+		Event:  grant.Revoked{Grant: q.Grant, Agent: active.Agent, Reason: q.Reason},
+		Tenant: who.Tenant, Key: string(q.Grant), Actor: who.Actor,
+	}, last)
+	if err != nil {
+		return ask.Sequence{}, err
+	}
+	_, err = rpc.Ask[ask.Sequence](ctx, s.deps.Conn, schemas.Toolbroker, "barrier", rpc.Caller{Tenant: who.Tenant, Actor: actor}, ask.Sequence{Seq: seq})
+	if err != nil {
+		return ask.Sequence{}, problem.Wrap(err, problem.Pending, "the revocation is recorded, and the broker has not confirmed it yet; it admits nothing while it is not current")
+	}
+	return ask.Sequence{Seq: seq}, nil
+}
+
+// grant reads a grant's last sequence, and its state while it is active.
+func (s *Service) grant(ctx context.Context, tenant id.Tenant, g id.Grant) (last uint64, active *grant.Created, err error) {
+	filter := schemas.SubjectOf(tenant, "grant.created", string(g), "").Filter()
+	for e, err := range s.deps.Log.Read(ctx, schemas.Control, filter, 1) {
+		if err != nil {
+			return 0, nil, err
+		}
+		last, active = e.Seq, nil
+		if c, err := eventlog.Decode[grant.Created](e); err == nil {
+			active = &c
+		}
+	}
+	return last, active, nil
+}
+
+func (s *Service) decideApproval(ctx context.Context, who rpc.Caller, q ask.DecideApproval) (ask.Approval, error) {
+	by, err := id.Parse[id.Member](who.Actor)
+	if err != nil || !member.Role(who.Role).MayApprove() {
+		return ask.Approval{}, problem.New(problem.Denied, "only a member with role owner, admin or approver decides on approvals")
+	}
+	if len(q.Note) > maxNote || !valid[id.Approval](q.Approval) {
+		return ask.Approval{}, problem.New(problem.Invalid, "a decision needs an approval's id, and a note of at most %d bytes", maxNote)
+	}
+	var state book.State
+	filter := schemas.SubjectOf(who.Tenant, "approval.requested", string(q.Approval), "").Filter()
+	for e, err := range s.deps.Log.Read(ctx, schemas.Activity, filter, 1) {
+		if err != nil {
+			return ask.Approval{}, err
+		}
+		if ev, err := e.Envelope.Decode(); err == nil {
+			state.Apply(e.Seq, ev)
+		}
+	}
+	decided, err := state.Decide(q, by, s.now())
+	if err != nil {
+		return ask.Approval{}, err
+	}
+	if decided != nil {
+		_, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
+			Event: *decided, Tenant: who.Tenant, Key: string(q.Approval), Run: decided.Run, Actor: who.Actor,
+		}, state.Seq)
+		if problem.CodeOf(err) == problem.Conflict {
+			return ask.Approval{}, problem.Wrap(err, problem.Conflict, "somebody decided at the same moment; look at it again")
+		}
+		if err != nil {
+			return ask.Approval{}, err
+		}
+		state.Decided = decided
+	}
+	return ask.Approval{Requested: *state.Requested, State: state.Word(s.now()), By: string(by)}, nil
+}
+
+func (s *Service) listApprovals(ctx context.Context, who rpc.Caller, q ask.ListApprovals) (ask.Approvals, error) {
+	if err := s.refresh(ctx); err != nil {
+		return ask.Approvals{}, err
+	}
+	list := s.book.List(who.Tenant, q.Open, s.now())
+	return ask.Approvals{Approvals: list[:min(len(list), maxListed)]}, nil
+}
+
+// maxListed bounds an answer: arguments are part of each approval.
+const maxListed = 100
+
+func valid[T id.ID](t T) bool {
+	_, err := id.Parse[T](string(t))
+	return err == nil
+}

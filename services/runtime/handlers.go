@@ -1,0 +1,173 @@
+package runtime
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/calls"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/executor"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/script"
+	"github.com/execwarden/execwarden/services/runtime/internal/sandbox"
+)
+
+const actor = "service:" + string(schemas.Runtime)
+
+// onAdmitted runs an admitted script. Heard again after a crash, or after a call of it was held, it runs the script
+// anew over the record.
+func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
+	w, err := s.gate.Accept(ctx, h)
+	switch {
+	case err != nil && (w == nil || executor.Later(err)):
+		return err
+	case err != nil:
+		return s.gate.Refuse(ctx, w, err)
+	case w == nil:
+		return nil
+	}
+	if err := s.heldCall(ctx, w); err != nil {
+		return err // a person still has to decide; a worker would only wait for them
+	}
+	work, leave, err := s.gate.Enter(ctx, w)
+	switch problem.CodeOf(err) {
+	case "":
+		defer leave()
+	case problem.Denied:
+		return s.gate.Settle(ctx, w, s.revoked(w))
+	default:
+		return err
+	}
+	var args struct {
+		Source string `json:"source"`
+	}
+	dec := json.NewDecoder(strings.NewReader(string(w.Requested.Body.Args)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&args); err != nil || args.Source == "" {
+		return s.gate.Refuse(ctx, w, problem.New(problem.Invalid, "run_javascript takes one argument, source, which is text"))
+	}
+	held, err := s.gate.Claim(ctx, w)
+	if err != nil {
+		return err
+	}
+	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: w.Tenant, Key: string(w.Admitted.Run), Run: w.Admitted.Run, Actor: actor, Causation: h.Envelope.ID,
+		Event: script.Started{Call: w.Admitted.Call, Run: w.Admitted.Run, Attempt: held.Epoch(), Seed: seed(w.Admitted.Call), NowMS: h.StoredAt.UnixMilli()}})
+	if err != nil {
+		return err
+	}
+	var outcome schemas.Event
+	held.Keep(work, func(work context.Context) { outcome, err = s.run(work, w, args.Source, h.StoredAt) })
+	if err != nil {
+		return err
+	}
+	return s.gate.Settle(ctx, w, outcome)
+}
+
+// heldCall says busy while a call of the script waits for a person.
+func (s *Service) heldCall(ctx context.Context, w *executor.Work) error {
+	set := calls.Set{}
+	for e, err := range s.deps.Log.Read(ctx, schemas.Activity, calls.Filter(w.Tenant, w.Admitted.Run), w.Admitted.Requested) {
+		if err != nil {
+			return err
+		}
+		if ev, err := e.Envelope.Decode(); err == nil {
+			set.Apply(e.Seq, ev)
+		}
+	}
+	for c, state := range set {
+		if state.Requested != nil && state.Requested.Parent == w.Admitted.Call && state.Held != nil && !state.Settled() {
+			return waits(c)
+		}
+	}
+	return nil
+}
+
+func waits(c id.Call) error { return problem.New(problem.Busy, "the script's call %s is held", c) }
+
+// run runs the script once. An error is no outcome: the admission is to be heard again.
+func (s *Service) run(ctx context.Context, w *executor.Work, source string, now time.Time) (schemas.Event, error) {
+	visible, err := rpc.Ask[ask.VisibleTools](ctx, s.deps.Conn, schemas.Toolbroker, "tools_visible",
+		rpc.Caller{Tenant: w.Tenant, Actor: actor}, ask.Visibility{Agent: w.Requested.Agent, Run: w.Admitted.Run})
+	if err != nil {
+		return nil, err
+	}
+	agent := s.agent(w.Tenant, w.Requested.Agent)
+	host, err := newHost(s, w, agent.Runtime.Egress)
+	if err != nil {
+		return nil, err
+	}
+	defer host.close()
+	job := sandbox.Script{Source: source, Seed: seed(w.Admitted.Call), Now: now, Fetch: len(agent.Runtime.Egress) > 0}
+	for _, t := range visible.Tools {
+		if !strings.HasPrefix(t.Name, "runtime.") { // a script starts no scripts
+			job.Tools = append(job.Tools, t.Name)
+		}
+	}
+	began := time.Now()
+	result, err := s.pool.Run(ctx, string(w.Tenant), job, host)
+	var failure *sandbox.ScriptError
+	switch {
+	case executor.Revoked(ctx):
+		return s.revoked(w), nil
+	case errors.As(err, &failure):
+		s.scripts.WithLabelValues(failure.Code).Observe(time.Since(began).Seconds())
+		return s.finished(w, host, true, errorResult{Error: failing{failure.Code, failure.Message, failure.Line, failure.Col}, Logs: result.Logs})
+	case err != nil && executor.Later(err) || ctx.Err() != nil:
+		return nil, problem.Wrap(err, problem.Unavailable, "the script was cut off")
+	case err != nil:
+		d := problem.DetailOf(err)
+		s.scripts.WithLabelValues(string(d.Code)).Observe(time.Since(began).Seconds())
+		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}, nil
+	}
+	s.scripts.WithLabelValues("ok").Observe(time.Since(began).Seconds())
+	return s.finished(w, host, false, valueResult{Value: result.Value, Logs: result.Logs, Warnings: result.Warnings, Isolation: string(result.Tier)})
+}
+
+type valueResult struct {
+	Value     json.RawMessage `json:"value"`
+	Logs      []sandbox.Line  `json:"logs,omitempty"`
+	Warnings  []string        `json:"warnings,omitempty"`
+	Isolation string          `json:"isolation"`
+}
+
+type errorResult struct {
+	Error failing        `json:"error"`
+	Logs  []sandbox.Line `json:"logs,omitempty"`
+}
+
+type failing struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Line    int    `json:"line,omitempty"`
+	Col     int    `json:"col,omitempty"`
+}
+
+func (s *Service) finished(w *executor.Work, host *host, toolError bool, result any) (schemas.Event, error) {
+	raw, err := json.Marshal(result)
+	if err != nil {
+		return nil, problem.Wrap(err, problem.Internal, "the script's result cannot be written")
+	}
+	return call.Finished{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, ToolError: toolError,
+		Taint: host.taints(), Body: call.Result{Result: raw}}, nil
+}
+
+func (s *Service) revoked(w *executor.Work) schemas.Event {
+	return call.Cancelled{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Reason: "the grant was revoked"}
+}
+
+// seed makes a script's random source follow from its call, so that it is the same however often the script is run.
+func seed(c id.Call) uint64 {
+	sum := sha256.Sum256([]byte(c))
+	return binary.BigEndian.Uint64(sum[:8])
+}

@@ -1,0 +1,244 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/calls"
+	"github.com/execwarden/execwarden/libs/egress"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/executor"
+	"github.com/execwarden/execwarden/libs/permit"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/script"
+	"github.com/execwarden/execwarden/services/runtime/internal/sandbox"
+)
+
+// host is what one script can reach: its agent's tools, as calls, and the hosts of its agent's egress rule.
+type host struct {
+	s   *Service
+	w   *executor.Work
+	way *egress.Client // nil: no fetch
+
+	mu    sync.Mutex
+	taint []string
+}
+
+func newHost(s *Service, w *executor.Work, rules []agent.Egress) (*host, error) {
+	h := &host{s: s, w: w}
+	if len(rules) == 0 {
+		return h, nil
+	}
+	var list []egress.Rule
+	for _, r := range rules {
+		list = append(list, egress.Rule{Hosts: r.Hosts, Methods: r.Methods, AllowPrivate: r.Private})
+	}
+	var err error
+	h.way, err = egress.New(list...)
+	return h, err
+}
+
+func (h *host) close() {
+	if h.way != nil {
+		h.way.CloseIdleConnections()
+	}
+}
+
+func (h *host) taints() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.taint)
+}
+
+func (h *host) addTaint(origins ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, o := range origins {
+		if !slices.Contains(h.taint, o) {
+			h.taint = append(h.taint, o)
+		}
+	}
+}
+
+// CallTool implements sandbox.Host. The call's id follows from the script's and the place of the call in it: a script
+// that is run again asks for the same call, and finds its outcome.
+func (h *host) CallTool(ctx context.Context, c sandbox.Call) (json.RawMessage, error) {
+	args, err := permit.CanonicalArgs(c.Args)
+	if err != nil {
+		return nil, err
+	}
+	callID := id.Derive[id.Call](string(h.w.Admitted.Call), strconv.Itoa(c.Seq))
+	wake, forget := h.s.hints.wait(callID)
+	defer forget()
+	state, err := h.read(ctx, callID)
+	if err != nil {
+		return nil, sandbox.Abort(err)
+	}
+	if state.Requested == nil {
+		if err := h.request(ctx, callID, c.Tool, args); err != nil {
+			return nil, sandbox.Abort(err)
+		}
+	} else if state.Requested.Tool != c.Tool || state.Requested.ArgsDigest != permit.Digest(args) {
+		return nil, problem.New(problem.Conflict, "replay_divergence: the script called %s here before, with other arguments or another tool", state.Requested.Tool)
+	}
+	for {
+		if state.Outcome != nil {
+			return h.outcome(state)
+		}
+		if state.Held != nil && !state.Settled() {
+			// A person may take days. The worker ends; the script is run again when they have decided.
+			return nil, sandbox.Abort(waits(callID))
+		}
+		select {
+		case <-wake:
+		case <-time.After(pollOutcome):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if state, err = h.read(ctx, callID); err != nil {
+			return nil, sandbox.Abort(err)
+		}
+	}
+}
+
+// pollOutcome is how often an outcome is looked for when no hint comes: a held call, for one, sends none.
+const pollOutcome = 200 * time.Millisecond
+
+func (h *host) read(ctx context.Context, c id.Call) (*calls.State, error) {
+	return calls.Read(ctx, h.s.deps.Log, h.w.Tenant, h.w.Admitted.Run, c, h.w.Admitted.Requested)
+}
+
+func (h *host) request(ctx context.Context, c id.Call, tool string, args json.RawMessage) error {
+	r := h.w.Requested
+	taint := slices.Clone(r.Taint)
+	for _, o := range h.taints() {
+		if !slices.Contains(taint, o) {
+			taint = append(taint, o)
+		}
+	}
+	_, err := h.s.deps.Log.Append(ctx, eventlog.Draft{
+		Tenant: h.w.Tenant, Key: string(r.Run), Run: r.Run, Actor: string(r.Agent),
+		ID: id.Derive[id.Event](string(h.w.Tenant), string(c), "requested"),
+		Event: call.Requested{
+			Call: c, Run: r.Run, Agent: r.Agent, Tool: tool, ArgsDigest: permit.Digest(args), Effect: string(c), Parent: r.Call,
+			NotAfter: time.Now().Add(h.s.cfg.CallLife).UTC(), Taint: taint, Hint: h.s.hints.subject(c), Body: call.Args{Args: args},
+		},
+	})
+	return err
+}
+
+// outcome is what the script is given for a call that ended.
+func (h *host) outcome(state *calls.State) (json.RawMessage, error) {
+	switch o := state.Outcome.(type) {
+	case call.Finished:
+		h.addTaint(o.Taint...)
+		value := plain(o.Body.Result)
+		if o.ToolError {
+			return nil, problem.New(problem.Upstream, "the tool says: %.2000s", value)
+		}
+		return value, nil
+	case call.Refused:
+		return nil, problem.New(problem.Code(o.Code), "%s", o.Reason)
+	case call.Failed:
+		return nil, problem.New(problem.Code(o.Code), "%s", o.Message)
+	case call.Cancelled:
+		return nil, problem.New(problem.Cancelled, "%s", o.Reason)
+	case call.Unknown:
+		return nil, problem.New(problem.Unknown, "%s", o.Message)
+	}
+	return nil, problem.New(problem.Internal, "the call ended in a way that this version does not know")
+}
+
+// plain takes an MCP result's own value out of its wrapping: the structured content, or one text, parsed when it is
+// JSON. What is wrapped otherwise, or not at all, stays as it is.
+func plain(raw json.RawMessage) json.RawMessage {
+	var r struct {
+		Content []struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		} `json:"content"`
+		Structured json.RawMessage `json:"structuredContent"`
+	}
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return raw
+	}
+	if len(r.Structured) > 0 {
+		return r.Structured
+	}
+	if len(r.Content) != 1 || r.Content[0].Type != "text" {
+		return raw
+	}
+	if text := []byte(r.Content[0].Text); json.Valid(text) {
+		return text
+	}
+	text, err := json.Marshal(r.Content[0].Text)
+	if err != nil {
+		return raw
+	}
+	return text
+}
+
+// Fetch implements sandbox.Host. Each fetch is recorded with where it went; the page taints what the script makes.
+func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, error) {
+	if h.way == nil {
+		return sandbox.Response{}, problem.New(problem.Denied, "the agent's egress rule allows no fetch")
+	}
+	req, err := http.NewRequestWithContext(ctx, f.Method, f.URL, bytes.NewReader(f.Body))
+	if err != nil {
+		return sandbox.Response{}, problem.New(problem.Invalid, "the URL or method of the fetch is not valid")
+	}
+	for _, field := range f.Header {
+		req.Header.Add(field.Name, field.Value)
+	}
+	answer, hops, err := h.get(ctx, req)
+	record := script.Fetched{Call: h.w.Admitted.Call, Run: h.w.Admitted.Run, Seq: f.Seq, Method: f.Method, Status: answer.Status,
+		Bytes: len(answer.Body), Code: string(problem.CodeOf(err)), Body: script.Hops{Hops: []script.Hop{}}}
+	for _, hop := range hops {
+		record.Body.Hops = append(record.Body.Hops, script.Hop{URL: hop.URL, Address: hop.Addr, Status: hop.Status})
+	}
+	if len(hops) == 0 {
+		record.Body.Hops = append(record.Body.Hops, script.Hop{URL: f.URL})
+	}
+	if u, parseErr := url.Parse(f.URL); parseErr == nil && err == nil {
+		h.addTaint("fetch:" + u.Host)
+	}
+	// Recorded before the script sees the answer; one that could not be recorded is not given.
+	_, recordErr := h.s.deps.Log.Append(ctx, eventlog.Draft{Event: record, Tenant: h.w.Tenant, Key: string(h.w.Admitted.Run), Run: h.w.Admitted.Run, Actor: string(h.w.Requested.Agent)})
+	if recordErr != nil {
+		return sandbox.Response{}, sandbox.Abort(recordErr)
+	}
+	return answer, err
+}
+
+func (h *host) get(ctx context.Context, req *http.Request) (sandbox.Response, []egress.Hop, error) {
+	resp, hops, err := h.way.Do(ctx, req)
+	if err != nil {
+		return sandbox.Response{}, hops, err
+	}
+	defer resp.Body.Close()
+	out := sandbox.Response{Status: resp.StatusCode, StatusText: http.StatusText(resp.StatusCode), URL: resp.Request.URL.String()}
+	for name, values := range resp.Header {
+		for _, v := range values {
+			out.Header = append(out.Header, sandbox.Field{Name: name, Value: v})
+		}
+	}
+	slices.SortFunc(out.Header, func(a, b sandbox.Field) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
+	if out.Body, err = io.ReadAll(resp.Body); err != nil {
+		return sandbox.Response{}, hops, err
+	}
+	return out, hops, nil
+}
+
+// Log implements sandbox.Host. Lines are part of the result.
+func (h *host) Log(string, string) {}

@@ -1,0 +1,13 @@
+// Package engine runs one script in a worker process: goja, an event loop of its own, and the bridge to the parent.
+//
+// The worker is jailed and used once, so the engine need not survive a script. It has to end one cleanly where it can,
+// say why, and never run the script's code where no limit holds: values cross between JavaScript and Go as strings
+// that were made inside a guarded entry, and nothing is exported, printed or compared on the Go side.
+//
+//	Serve    one script: hello, run, last word
+//	program  source text -> program: fences, forms, TypeScript, regular expressions
+//	machine  the VM and the one way into it
+//	loop     replies and timers -> entries, until there is a value or nothing left to wait for
+//	watcher  processor time and memory, from beside the VM
+//	bridge   what the preludes in js/ ask of Go
+package engine

@@ -1,0 +1,268 @@
+package engine
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+
+	"github.com/dop251/goja"
+	"github.com/dop251/goja/ast"
+	"github.com/dop251/goja/parser"
+	"github.com/evanw/esbuild/pkg/api"
+	"github.com/go-sourcemap/sourcemap"
+
+	"github.com/execwarden/execwarden/services/runtime/internal/sandbox/wire"
+)
+
+const (
+	scriptName = "script.ts"
+	opening    = "(async function(){" // on the script's first line, so that lines stay as they were sent
+	closing    = "\n})"
+)
+
+// compile makes a program whose value is an async function: the script's body. It accepts what models write: a body
+// with return and await, one expression, a function, an export default, any of them inside a Markdown fence, in
+// TypeScript or JavaScript.
+//
+// The script is wrapped before it is lowered, and the wrapped text has to be one function again: a brace that closes
+// the wrapper early is an error, not a way out of it.
+func compile(source string) (*goja.Program, error) {
+	body := withoutExport(withoutFence(source))
+	wrapped := opening + body + closing
+	parsed, err := parse(wrapped)
+	if err != nil || looksTyped(body) {
+		lowered, refused := lower(wrapped, body)
+		if refused != nil {
+			return nil, refused
+		}
+		parsed = lowered
+	}
+	main, ok := mainOf(parsed)
+	if !ok {
+		return nil, &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: "the braces of the script do not match"}
+	}
+	giveLastValue(main)
+	rewriteRegexps(parsed, body)
+	program, err := goja.CompileAST(parsed, false)
+	if err != nil {
+		return nil, syntaxFail(err)
+	}
+	return program, nil
+}
+
+func parse(source string) (*ast.Program, error) {
+	return goja.Parse(scriptName, source, parser.WithDisableSourceMaps)
+}
+
+// lower strips the types and lowers what the engine does not have. It costs a millisecond, so plain scripts skip it.
+func lower(wrapped, body string) (*ast.Program, *wire.Fail) {
+	out := api.Transform(wrapped, api.TransformOptions{
+		Loader:         api.LoaderTS,
+		Target:         api.ES2017,
+		Sourcefile:     scriptName,
+		Sourcemap:      api.SourceMapExternal,
+		SourcesContent: api.SourcesContentExclude,
+		LogLevel:       api.LogLevelSilent,
+		// An unused expression or import is the author's business.
+		TreeShaking: api.TreeShakingFalse,
+	})
+	if len(out.Errors) > 0 {
+		return nil, transformFail(out.Errors[0], body)
+	}
+	parsed, err := parse(string(out.Code))
+	if err != nil {
+		return nil, &wire.Fail{Code: codeUnsupported, Name: "SyntaxError", Message: "the engine does not have this syntax: " + firstLine(err)}
+	}
+	positions, err := sourcemap.Parse("", out.Map)
+	if err != nil {
+		return nil, &wire.Fail{Code: codeFault, Message: "the compiler's positions cannot be read"}
+	}
+	parsed.File.SetSourceMap(positions)
+	return parsed, nil
+}
+
+// mainOf is the one function that a wrapped script is.
+func mainOf(p *ast.Program) (*ast.FunctionLiteral, bool) {
+	var found *ast.FunctionLiteral
+	for _, s := range p.Body {
+		e, ok := s.(*ast.ExpressionStatement)
+		if !ok {
+			if _, empty := s.(*ast.EmptyStatement); empty {
+				continue
+			}
+			// Lowering may put its helpers before the script.
+			if _, helper := s.(*ast.VariableStatement); helper && found == nil {
+				continue
+			}
+			return nil, false
+		}
+		f, ok := e.Expression.(*ast.FunctionLiteral)
+		if !ok || found != nil {
+			return nil, false
+		}
+		found = f
+	}
+	return found, found != nil
+}
+
+var (
+	fence         = regexp.MustCompile("^\\s*```[A-Za-z]*[ \\t]*(\\n)")
+	fenceEnd      = regexp.MustCompile("\\n[ \\t]*```\\s*$")
+	exportDefault = regexp.MustCompile(`(?m)^export[ \t]+default[ \t]+`)
+	typed         = regexp.MustCompile(`[^=]>\s*[(` + "`" + `]`)
+	moduleSyntax  = regexp.MustCompile(`(?m)^\s*(import|export)\b`)
+)
+
+// withoutFence removes a Markdown fence but not its line.
+func withoutFence(s string) string {
+	start := fence.FindStringIndex(s)
+	if start == nil {
+		return s
+	}
+	s = strings.Repeat("\n", strings.Count(s[:start[1]], "\n")) + s[start[1]:]
+	if end := fenceEnd.FindStringIndex(s); end != nil {
+		s = s[:end[0]]
+	}
+	return s
+}
+
+// withoutExport makes a default export the body's value, in as many columns.
+func withoutExport(s string) string {
+	at := exportDefault.FindAllStringIndex(s, 2)
+	if len(at) != 1 {
+		return s
+	}
+	const word = "return "
+	return s[:at[0][0]] + word + strings.Repeat(" ", at[0][1]-at[0][0]-len(word)) + s[at[0][1]:]
+}
+
+// looksTyped finds what means one thing in JavaScript and another in TypeScript: f<T>(x) is two comparisons.
+func looksTyped(s string) bool { return typed.MatchString(s) }
+
+// giveLastValue returns a body's last expression, or its only function, if the body returns nothing itself.
+func giveLastValue(main *ast.FunctionLiteral) {
+	list := main.Body.List
+	for len(list) > 0 {
+		if _, empty := list[len(list)-1].(*ast.EmptyStatement); !empty {
+			break
+		}
+		list = list[:len(list)-1]
+	}
+	if len(list) == 0 || returns(list) {
+		return
+	}
+	last := len(list) - 1
+	switch s := list[last].(type) {
+	case *ast.ExpressionStatement:
+		list[last] = &ast.ReturnStatement{Return: s.Idx0(), Argument: s.Expression}
+	case *ast.FunctionDeclaration:
+		if last == 0 {
+			list[last] = &ast.ReturnStatement{Return: s.Idx0(), Argument: s.Function}
+		}
+	}
+}
+
+// returns reports whether a return statement of this function, not of one inside it, is among the statements.
+func returns(list []ast.Statement) bool {
+	for _, s := range list {
+		switch s := s.(type) {
+		case *ast.ReturnStatement:
+			return true
+		case *ast.BlockStatement:
+			if s != nil && returns(s.List) {
+				return true
+			}
+		case *ast.IfStatement:
+			if returns([]ast.Statement{s.Consequent, s.Alternate}) {
+				return true
+			}
+		case *ast.ForStatement:
+			if returns([]ast.Statement{s.Body}) {
+				return true
+			}
+		case *ast.ForInStatement:
+			if returns([]ast.Statement{s.Body}) {
+				return true
+			}
+		case *ast.ForOfStatement:
+			if returns([]ast.Statement{s.Body}) {
+				return true
+			}
+		case *ast.WhileStatement:
+			if returns([]ast.Statement{s.Body}) {
+				return true
+			}
+		case *ast.DoWhileStatement:
+			if returns([]ast.Statement{s.Body}) {
+				return true
+			}
+		case *ast.LabelledStatement:
+			if returns([]ast.Statement{s.Statement}) {
+				return true
+			}
+		case *ast.WithStatement:
+			if returns([]ast.Statement{s.Body}) {
+				return true
+			}
+		case *ast.TryStatement:
+			inner := []ast.Statement{s.Body, s.Finally}
+			if s.Catch != nil {
+				inner = append(inner, s.Catch.Body)
+			}
+			if returns(inner) {
+				return true
+			}
+		case *ast.SwitchStatement:
+			for _, c := range s.Body {
+				if returns(c.Consequent) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// transformFail is esbuild's message, at the place in the script.
+func transformFail(m api.Message, body string) *wire.Fail {
+	fail := &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: cut(m.Text, maxMessage)}
+	if m.Location != nil {
+		fail.Line, fail.Col = unwrapped(m.Location.Line, m.Location.Column+1)
+	}
+	switch {
+	case moduleSyntax.MatchString(body):
+		fail.Code = codeUnsupported
+		fail.Message = "modules are not available: a script has no imports and at most one export default"
+	case strings.Contains(m.Text, "not supported yet"), strings.Contains(m.Text, "configured target environment"):
+		fail.Code = codeUnsupported
+	}
+	return fail
+}
+
+// syntaxFail is what the engine's own compiler refuses after the parser let it pass.
+func syntaxFail(err error) error {
+	fail := &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: firstLine(err)}
+	var compiler *goja.CompilerSyntaxError
+	if errors.As(err, &compiler) && compiler.File != nil {
+		at := compiler.File.Position(compiler.Offset)
+		fail.Line, fail.Col = unwrapped(at.Line, at.Column)
+		fail.Message = cut(compiler.Message, maxMessage)
+	}
+	if strings.Contains(fail.Message, "unicode category") {
+		fail.Code = codeRegexp
+	}
+	return fail
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return cut(line, maxMessage)
+}
+
+// unwrapped is a position in the script, from one in the wrapped text.
+func unwrapped(line, col int) (int, int) {
+	if line == 1 {
+		col = max(1, col-len(opening))
+	}
+	return line, col
+}

@@ -1,0 +1,187 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/execwarden/execwarden/services/runtime/internal/sandbox/wire"
+)
+
+// TestMain makes this test program a worker too: one that is not the engine, as after an escape.
+func TestMain(m *testing.M) {
+	if os.Args[0] == "jsworker" {
+		actAsWorker()
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// actAsWorker claims to be jailed and then does what the script names.
+func actAsWorker() {
+	socket := os.NewFile(3, "pool")
+	conn := wire.NewConn(socket)
+	_ = conn.Send(wire.KindHello, wire.Hello{Version: wire.Version, Isolation: wire.Isolation{
+		NoNewPrivs: true, Seccomp: true, Landlock: 7, Rlimits: true, FilesDenied: true, SocketDenied: true,
+		ExecDenied: true, EmptyEnv: true, Namespaces: ownNamespaces(),
+	}})
+	_, body, err := conn.Receive(func(wire.Kind) int { return 8 << 20 })
+	if err != nil {
+		return
+	}
+	var run wire.Run
+	if wire.Decode(body, &run) != nil {
+		return
+	}
+	misbehave(socket, conn, run.Source)
+}
+
+func misbehave(socket *os.File, conn *wire.Conn, mode string) {
+	call := func(seq int, tool string) {
+		_ = conn.Send(wire.KindCall, wire.Call{Seq: seq, Tool: tool, Args: json.RawMessage(`{}`)})
+	}
+	raw := func(size uint32, kind wire.Kind, flags byte, body []byte) {
+		head := binary.BigEndian.AppendUint32(nil, size)
+		_, _ = socket.Write(append(append(head, byte(kind), flags), body...))
+	}
+	switch mode {
+	case "garbage":
+		_, _ = socket.Write(bytes.Repeat([]byte{0xff}, 100))
+	case "oversize frame":
+		raw(1<<30, wire.KindLog, 0, nil)
+	case "endless message":
+		for {
+			raw(1002, wire.KindLog, 1, make([]byte, 1000))
+		}
+	case "empty parts":
+		for range 100 {
+			raw(2, wire.KindLog, 1, nil)
+		}
+	case "mixed parts":
+		raw(3, wire.KindLog, 1, []byte("{"))
+		raw(3, wire.KindCall, 0, []byte("}"))
+	case "bad flags":
+		raw(4, wire.KindDone, 2, []byte("{}"))
+	case "unknown kind":
+		raw(4, 99, 0, []byte("{}"))
+	case "second hello":
+		_ = conn.Send(wire.KindHello, wire.Hello{Version: wire.Version})
+	case "a reply":
+		_ = conn.Send(wire.KindReply, wire.Reply{Seq: 1})
+	case "not JSON":
+		raw(5, wire.KindDone, 0, []byte("{x}"))
+	case "two values":
+		raw(2+28, wire.KindDone, 0, []byte(`{"value":1,"usage":{}} {"a":1`)[:28])
+	case "unknown field":
+		_ = conn.Send(wire.KindDone, map[string]int{"value": 1, "admin": 1})
+	case "no value":
+		_ = conn.Send(wire.KindDone, map[string]struct{}{"usage": {}})
+	case "duplicate seq":
+		call(1, "a.b")
+		call(1, "a.b")
+	case "seq from the middle":
+		call(7, "a.b")
+	case "negative seq":
+		call(-1, "a.b")
+	case "ungranted tool":
+		call(1, "root.shell")
+	case "too many calls":
+		for i := range 200 {
+			call(i+1, "a.b")
+		}
+	case "odd code":
+		_ = conn.Send(wire.KindFail, wire.Fail{Code: "<script>", Message: "x"})
+	case "endless error":
+		_ = conn.Send(wire.KindFail, wire.Fail{Code: "exception", Message: strings.Repeat("x", 1<<20)})
+	case "log level":
+		_ = conn.Send(wire.KindLog, wire.Log{Level: "root", Line: "x"})
+	case "log flood":
+		for {
+			if conn.Send(wire.KindLog, wire.Log{Level: "info", Line: strings.Repeat("x", 1000)}) != nil {
+				return
+			}
+		}
+	case "closed socket":
+		_ = socket.Close()
+		time.Sleep(time.Hour)
+	case "half a frame":
+		raw(1000, wire.KindDone, 0, []byte("{"))
+		time.Sleep(time.Hour)
+	case "silence":
+		time.Sleep(time.Hour)
+	case "exit":
+		os.Exit(3)
+	case "killed":
+		_ = syscall.Kill(0, syscall.SIGKILL) // its whole group; it cannot reach us
+		os.Exit(9)
+	case "stderr flood":
+		for range 100 {
+			_, _ = os.Stderr.Write(bytes.Repeat([]byte("secret "), 10_000))
+		}
+		os.Exit(2)
+	case "deaf":
+		for i := range 100 { // replies pile up and nobody reads them
+			call(i+1, "a.b")
+		}
+		time.Sleep(time.Hour)
+	}
+}
+
+func ownNamespaces() map[string]string {
+	ids := map[string]string{}
+	for _, kind := range namespaceKinds {
+		ids[kind], _ = os.Readlink("/proc/self/ns/" + kind)
+	}
+	return ids
+}
+
+// newFakePool runs this program as its workers.
+func newFakePool(t *testing.T, change ...func(*Config)) *Pool {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newPool(t, append(change, func(c *Config) { c.WorkerPath = self })...)
+}
+
+func TestHostileWorkers(t *testing.T) {
+	p := newFakePool(t)
+	for _, c := range []struct{ mode, want string }{
+		{"garbage", CodeFault}, {"oversize frame", CodeFault}, {"endless message", CodeFault}, {"empty parts", CodeFault},
+		{"mixed parts", CodeFault}, {"bad flags", CodeFault}, {"unknown kind", CodeFault}, {"second hello", CodeFault},
+		{"a reply", CodeFault}, {"not JSON", CodeFault}, {"two values", CodeFault}, {"unknown field", CodeFault},
+		{"no value", CodeFault}, {"duplicate seq", CodeFault}, {"seq from the middle", CodeFault},
+		{"negative seq", CodeFault}, {"ungranted tool", CodeFault}, {"too many calls", CodeFault},
+		{"odd code", CodeFault}, {"endless error", CodeFault}, {"log level", CodeFault}, {"log flood", CodeFault}, {"closed socket", CodeFault}, {"half a frame", CodeTimeout},
+		{"silence", CodeTimeout}, {"exit", CodeFault}, {"killed", CodeFault}, {"stderr flood", CodeFault}, {"deaf", CodeTimeout},
+	} {
+		t.Run(c.mode, func(t *testing.T) {
+			t.Parallel()
+			s := script(c.mode)
+			if c.want == CodeTimeout {
+				s.Limits.Wall = 300 * time.Millisecond
+			}
+			host := &fakeHost{tool: bigAnswer}
+			_, err := p.Run(t.Context(), c.mode, s, host)
+			if code := codeOf(err); code != c.want {
+				t.Errorf("code %q (%v), want %q", code, err, c.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "secret") {
+				t.Error("what the worker printed reached the caller")
+			}
+			for _, call := range host.calls {
+				if call.Tool != "a.b" {
+					t.Errorf("the host was asked for %q", call.Tool)
+				}
+			}
+		})
+	}
+}

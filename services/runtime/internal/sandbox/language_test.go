@@ -1,0 +1,274 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/problem"
+)
+
+// TestLanguage is what a model may write and what it gets.
+func TestLanguage(t *testing.T) {
+	p := newPool(t)
+	for _, c := range []struct{ name, source, want string }{
+		{"return", `return 1 + 1`, `2`},
+		{"nothing", `const x = 1`, `null`},
+		{"empty", ``, `null`},
+		{"comment only", `// nothing`, `null`},
+		{"last expression", `const x = 20; x + 1`, `21`},
+		{"last expression after a return in a function", `const f = () => { return 1 }; f() + 1`, `2`},
+		{"early return keeps its meaning", `if (true) return 1; 2`, `1`},
+		{"promise", `tools.a.b({x: 1})`, `{"x":1}`},
+		{"arrow", `async () => (await tools.a.b({x: 1})).x`, `1`},
+		{"function", `async function main() { return 3 }`, `3`},
+		{"export default", "export default async function () { return 4 }", `4`},
+		{"helper and export default", "const two = 2\nexport default () => two", `2`},
+		{"fence", "```ts\nconst n: number = 5\nreturn n\n```", `5`},
+		{"types", `interface P { a: string } const p = {a: 'x'} as P; enum E { A, B } return [p.a!, E.B] as const`, `["x",1]`},
+		{"generics", `const id = <T,>(x: T): T => x; return id<number>(6)`, `6`},
+		{"a generic call that is also JavaScript", `function id(x) { return x } return id<string>('y')`, `"y"`},
+		{"class fields", `class A { #x = 1; static y = 2; get x() { return this.#x } } return [new A().x, A.y]`, `[1,2]`},
+		{"for await", `async function* g() { yield 1; yield 2 } let s = 0; for await (const x of g()) s += x; return s`, `3`},
+		{"optional", `const o = null; return o?.a?.b ?? 'none'`, `"none"`},
+		{"sloppy", `x = 1; return x`, `1`},
+		{"tools are callable at the root", `return tools.search({q: 'x'})`, `{"q":"x"}`},
+		{"tools by brackets", `return tools['a']['b']({x: 2})`, `{"x":2}`},
+		{"no arguments", `return tools.a.b()`, `{}`},
+		{"awaiting tools calls nothing", `await tools; await tools.a; return [typeof tools, typeof tools.a, typeof tools.a.b, String(tools.then)]`, `["object","function","function","undefined"]`},
+		{"tools do not list", `try { Object.keys(tools) } catch (e) { return e.message.includes('tools.<connection>') }`, `true`},
+		{"tools do not change", `try { tools.a = 1 } catch (e) {} try { tools = 1 } catch (e) {} return typeof tools.a`, `"function"`},
+		{"tool errors", `try { await tools.a.c() } catch (e) { return [e instanceof ToolError, e instanceof Error, e.name, e.code] }`, `[true,true,"ToolError","tool_unknown"]`},
+		{"parallel", `const r = await Promise.all([1,2,3].map(x => tools.a.b({x}))); return r.map(r => r.x)`, `[1,2,3]`},
+		{"timers", `const t = []; await new Promise(r => { setTimeout(() => t.push('b'), 2); setTimeout(() => t.push('a'), 1); setTimeout(r, 3) }); return t`, `["a","b"]`},
+		{"interval", `let n = 0; await new Promise(r => { const id = setInterval(() => { if (++n === 3) { clearInterval(id); r() } }, 1) }); return n`, `3`},
+		{"cleared timer does not keep it alive", `const id = setTimeout(() => {}, 1e8); clearTimeout(id); return 1`, `1`},
+		{"a timer clears itself", `await new Promise(r => { const id = setTimeout(() => { clearTimeout(id); r() }, 1) }); await new Promise(r => setTimeout(r, 1)); return 1`, `1`},
+		{"timer arguments", `return await new Promise(r => setTimeout(r, 0, 'x'))`, `"x"`},
+		{"microtasks first", `const o = []; setTimeout(() => o.push(3), 0); queueMicrotask(() => o.push(2)); o.push(1); await new Promise(r => setTimeout(r, 1)); return o`, `[1,2,3]`},
+		{"the clock stands", `const a = Date.now(); await tools.a.b(); return [Date.now() - a, a, new Date().getTimezoneOffset()]`, `[0,1700000000000,0]`},
+		{"the clock moves with timers", `const a = Date.now(), b = performance.now(); await new Promise(r => setTimeout(r, 5)); return [Date.now() - a, performance.now() - b]`, `[5,5]`},
+		{"URL", `const u = new URL('../x?a=1&a=2#h', 'https://User:pw@Example.com:443/p/q/r'); u.searchParams.append('b', 'c d&'); return [u.href, u.host, u.pathname, u.searchParams.getAll('a'), u.origin]`,
+			`["https://User:pw@example.com/p/x?a=1&a=2&b=c+d%26#h","example.com","/p/x",["1","2"],"https://example.com"]`},
+		{"URL changes", `const u = new URL('http://a.b/'); u.pathname = 'x y?'; u.port = '8080'; u.search = 'q=1'; u.hash = 'z'; return String(u)`, `"http://a.b:8080/x%20y%3F?q=1#z"`},
+		{"bad URL", `try { new URL('nope') } catch (e) { return [e.name, URL.canParse('nope'), URL.canParse('http://x')] }`, `["TypeError",false,true]`},
+		{"search params", `const p = new URLSearchParams({a: '1 2', b: 'ü'}); p.set('a', '3'); return [String(p), [...p], new URLSearchParams('?x=%ff&y').get('x')]`, `["a=3&b=%C3%BC",[["a","3"],["b","ü"]],"` + "\ufffd" + `"]`},
+		{"encoding", `return [[...new TextEncoder().encode('é€')], new TextDecoder().decode(new Uint8Array([0xef,0xbb,0xbf,104,105]))]`, `[[195,169,226,130,172],"hi"]`},
+		{"decoding a view", `return new TextDecoder().decode(new Uint8Array([1,104,105,2]).subarray(1,3))`, `"hi"`},
+		{"fatal decoding", `try { new TextDecoder('utf-8', {fatal: true}).decode(new Uint8Array([255])) } catch (e) { return e.name }`, `"TypeError"`},
+		{"base64", `return [btoa('hÿ'), atob('aP8=') === 'hÿ', atob(' aGk ')]`, `["aP8=",true,"hi"]`},
+		{"structuredClone", `const o = {d: new Date(5), m: new Map([[1, new Set([2])]]), a: [1,,3]}; o.self = o; const c = structuredClone(o); return [c !== o, c.self === c, c.d.getTime(), [...c.m.get(1)], c.a.length, (() => { try { structuredClone(() => 1) } catch (e) { return e.name } })()]`, `[true,true,5,[2],3,"DataCloneError"]`},
+		{"random is seeded", `return [Math.random() !== Math.random(), crypto.randomUUID().length, crypto.getRandomValues(new Uint8Array(4)).length]`, `[true,36,4]`},
+		{"AbortController", `const c = new AbortController(); let n = 0; c.signal.addEventListener('abort', () => n++); c.abort(); c.abort(); return [n, c.signal.aborted, c.signal.reason.name]`, `[1,true,"AbortError"]`},
+		{"regexps still are", `const r = /a(b)/g; return ['xab'.replace(r, '[$1]'), r instanceof RegExp, r.constructor === RegExp, 'a,b'.split(/,/), new RegExp('x', 'g').flags]`, `["x[b]",true,true,["a","b"],"g"]`},
+		{"strings still are", `return ['ab'.repeat(2), 'a'.padStart(3), 'a'.padEnd(3, 'xy'), ''.repeat(1e9)]`, `["abab","  a","axy",""]`},
+		{"functions still are", `return [(() => {}) instanceof Function, typeof Function.prototype.call, (function(){}).call.name]`, `[true,"function","call"]`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := p.Run(t.Context(), "t1", script(c.source), &fakeHost{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got.Value) != c.want {
+				t.Errorf("value %s\nwant  %s", got.Value, c.want)
+			}
+		})
+	}
+}
+
+func TestErrorsPointAtTheSource(t *testing.T) {
+	p := newPool(t)
+	for _, c := range []struct {
+		name, source, code string
+		line               int
+	}{
+		{"thrown", "const a = 1\nconst b = 2\nthrow new Error('x')", CodeException, 3},
+		{"first line", "throw new Error('x')", CodeException, 1},
+		{"typed", "interface A {\n  a: string\n}\nconst x: A = {a: 'x'}\nnull.y", CodeException, 5},
+		{"in a fence", "```js\n\nnull.y\n```", CodeException, 3},
+		{"in a callback", "await new Promise((r) => setTimeout(r, 1))\n;[1].forEach(() => {\n  null.y\n})", CodeException, 3},
+		{"in a timer", "setTimeout(() => {\n  null.y\n}, 1)\nawait new Promise(() => {})", CodeException, 2},
+		{"syntax", "const a = 1\nconst = 2", CodeSyntax, 2},
+		{"typed syntax", "const a: number = 1\nconst b: = 2", CodeSyntax, 2},
+		{"import", "import fs from 'fs'\nreturn 1", CodeUnsupported, 1},
+		{"named export", "export const a = 1", CodeUnsupported, 1},
+		{"tool", "\nawait tools.a.nope()", CodeToolUnknown, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := p.Run(t.Context(), "t1", script(c.source), &fakeHost{})
+			var failed *ScriptError
+			if !errors.As(err, &failed) || failed.Code != c.code || failed.Line != c.line {
+				t.Errorf("got %v, want %s at line %d", err, c.code, c.line)
+			}
+		})
+	}
+}
+
+func TestReplayGivesTheSame(t *testing.T) {
+	p := newPool(t)
+	const source = `
+		const out = [Math.random(), crypto.randomUUID(), Date.now(), [...crypto.getRandomValues(new Uint8Array(4))]];
+		await new Promise(r => setTimeout(r, 3));
+		return [...out, Date.now(), Math.random()]`
+	var values []string
+	for range 2 {
+		got, err := p.Run(t.Context(), "t1", script(source), &fakeHost{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, string(got.Value))
+	}
+	other := script(source)
+	other.Seed = 8
+	got, err := p.Run(t.Context(), "t1", other, &fakeHost{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if values[0] != values[1] || values[0] == string(got.Value) {
+		t.Errorf("the same seed: %s and %s; another: %s", values[0], values[1], got.Value)
+	}
+}
+
+func TestParallelCalls(t *testing.T) {
+	p := newPool(t)
+	// Nobody is answered until all three have asked: they are in flight together.
+	var all sync.WaitGroup
+	all.Add(3)
+	host := &fakeHost{tool: func(_ context.Context, c Call) (json.RawMessage, error) {
+		all.Done()
+		all.Wait()
+		return c.Args, nil
+	}}
+	got, err := p.Run(t.Context(), "t1", script(`return Promise.all([1, 2, 3].map(n => tools.a.b({n})))`), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got.Value) != `[{"n":1},{"n":2},{"n":3}]` || got.Calls != 3 {
+		t.Errorf("value %s, %d calls", got.Value, got.Calls)
+	}
+	for _, c := range host.calls {
+		if want := []string{`{"n":1}`, `{"n":2}`, `{"n":3}`}[c.Seq-1]; string(c.Args) != want {
+			t.Errorf("call %d has %s, want %s", c.Seq, c.Args, want)
+		}
+	}
+}
+
+func TestConcurrentCallsAreBounded(t *testing.T) {
+	p := newPool(t)
+	var mu sync.Mutex
+	inside, most := 0, 0
+	host := &fakeHost{tool: func(_ context.Context, c Call) (json.RawMessage, error) {
+		mu.Lock()
+		inside++
+		most = max(most, inside)
+		mu.Unlock()
+		time.Sleep(time.Millisecond)
+		mu.Lock()
+		inside--
+		mu.Unlock()
+		return c.Args, nil
+	}}
+	s := script(`return (await Promise.all(Array.from({length: 40}, (_, n) => tools.a.b({n})))).length`)
+	s.Limits.Concurrent = 4
+	got, err := p.Run(t.Context(), "t1", s, host)
+	if err != nil || string(got.Value) != "40" || most > 4 {
+		t.Errorf("%s, %v, at most %d at once", got.Value, err, most)
+	}
+}
+
+func TestToolErrorsReachTheScript(t *testing.T) {
+	p := newPool(t)
+	host := &fakeHost{tool: func(context.Context, Call) (json.RawMessage, error) {
+		return nil, problem.Wrap(errors.New("password=hunter2"), problem.Denied, "no grant allows this")
+	}}
+	got, err := p.Run(t.Context(), "t1", script(`try { await tools.a.b() } catch (e) { return [e.code, e.message, JSON.stringify(e), e.stack.includes('hunter2')] }`), host)
+	if err != nil || string(got.Value) != `["denied","no grant allows this","{\"code\":\"denied\"}",false]` {
+		t.Errorf("%s, %v", got.Value, err)
+	}
+	_, err = p.Run(t.Context(), "t1", script(`await tools.a.b()`), host)
+	var failed *ScriptError
+	if !errors.As(err, &failed) || failed.Code != "denied" || failed.Name != "ToolError" || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("uncaught: %v", err)
+	}
+}
+
+func TestHostAborts(t *testing.T) {
+	p := newPool(t)
+	held := problem.New(problem.Held, "a person decides")
+	host := &fakeHost{tool: func(context.Context, Call) (json.RawMessage, error) { return nil, Abort(held) }}
+	_, err := p.Run(t.Context(), "t1", script(`try { await tools.a.b() } catch {} return 'went on'`), host)
+	if !errors.Is(err, held) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLogsAndWarnings(t *testing.T) {
+	p := newPool(t)
+	host := &fakeHost{}
+	got, err := p.Run(t.Context(), "t1", script(`
+		console.log('a', {b: [1, 2n]}, null, undefined, () => 1); console.error(new TypeError('bad'));
+		Promise.reject(new Error('lost')); tools.a.b({not: 'awaited'}); return 1`), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Logs) != 2 || got.Logs[0] != (Line{"info", `a {"b":[1,"2n"]} null undefined [function ]`}) ||
+		got.Logs[1].Level != "error" || !strings.HasPrefix(got.Logs[1].Text, "TypeError: bad") {
+		t.Errorf("logs %q", got.Logs)
+	}
+	if len(host.lines) != 2 {
+		t.Errorf("the host heard %q", host.lines)
+	}
+	if !slices.ContainsFunc(got.Warnings, func(w string) bool { return strings.Contains(w, "lost") }) ||
+		!slices.ContainsFunc(got.Warnings, func(w string) bool { return strings.Contains(w, "not awaited") }) {
+		t.Errorf("warnings %q", got.Warnings)
+	}
+}
+
+func TestFetch(t *testing.T) {
+	p := newPool(t)
+	big := strings.Repeat("0123456789", 300_000)
+	host := &fakeHost{fetch: func(_ context.Context, r Request) (Response, error) {
+		switch r.URL {
+		case "https://ok.test/":
+			return Response{Status: 201, StatusText: "Created", URL: r.URL,
+				Header: []Field{{Name: "Content-Type", Value: "application/json"}, {Name: "X-A", Value: "1"}, {Name: "X-A", Value: "2"}}, Body: []byte(`{"n":"é"}`)}, nil
+		case "https://big.test/":
+			return Response{Status: 200, URL: r.URL, Body: []byte(big)}, nil
+		case "https://huge.test/":
+			return Response{Status: 200, URL: r.URL, Body: make([]byte, 6<<20)}, nil
+		}
+		return Response{}, problem.New(problem.Denied, "not a public address")
+	}}
+	for _, c := range []struct{ name, source, want string }{
+		{"json", `const r = await fetch('https://ok.test/', {method: 'post', headers: {'X-B': 'y'}, body: 'hi'}); return [r.status, r.ok, r.statusText, r.headers.get('x-a'), await r.json()]`, `[201,true,"Created","1, 2",{"n":"é"}]`},
+		{"text once", `const r = await fetch(new URL('https://ok.test')); await r.text(); try { await r.text() } catch (e) { return e.name }`, `"TypeError"`},
+		{"several frames", `return (await (await fetch('https://big.test/')).text()).length`, `3000000`},
+		{"too large", `try { await fetch('https://huge.test/') } catch (e) { return [e instanceof FetchError, e.code] }`, `[true,"fetch_too_large"]`},
+		{"blocked", `try { await fetch('http://169.254.169.254/') } catch (e) { return [e.name, e.code] }`, `["FetchError","fetch_blocked"]`},
+		{"line break in a header", `try { await fetch('https://ok.test/', {headers: {a: 'a\r\nHost: x'}}) } catch (e) { return e.name }`, `"TypeError"`},
+		{"header name", `try { await fetch('https://ok.test/', {headers: {'a b': 'x'}}) } catch (e) { return e.name }`, `"TypeError"`},
+		{"object as body", `try { await fetch('https://ok.test/', {body: {}}) } catch (e) { return e.message.includes('JSON.stringify') }`, `true`},
+		{"aborted", `try { await fetch('https://ok.test/', {signal: AbortSignal.abort()}) } catch (e) { return e.name }`, `"AbortError"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			host.fetches = nil
+			got, err := p.Run(t.Context(), "t1", script(c.source), host)
+			if err != nil || string(got.Value) != c.want {
+				t.Errorf("%s, %v, want %s", got.Value, err, c.want)
+			}
+			if strings.Contains(c.name, "header") && len(host.fetches) > 0 {
+				t.Error("something was sent")
+			}
+		})
+	}
+	off := script(`await fetch('https://ok.test/')`)
+	off.Fetch = false
+	if _, err := p.Run(t.Context(), "t1", off, host); codeOf(err) != CodeFetchDisabled {
+		t.Errorf("fetch that is off: %v", err)
+	}
+}

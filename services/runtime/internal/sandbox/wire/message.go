@@ -1,0 +1,119 @@
+package wire
+
+import "encoding/json"
+
+// Run is the script and everything it can depend on: the same Run with the same replies gives the same result.
+type Run struct {
+	Source   string   `json:"source"`
+	Seed     uint64   `json:"seed"`
+	NowMilli int64    `json:"now"`
+	Tools    []string `json:"tools"`
+	Fetch    bool     `json:"fetch"`
+	Limits   Limits   `json:"limits"`
+}
+
+// Call asks for a tool. Calls and fetches share one sequence, from 1, in the order in which the script issued them.
+type Call struct {
+	Seq  int             `json:"seq"`
+	Tool string          `json:"tool"`
+	Args json.RawMessage `json:"args"`
+}
+
+// Field is one header line.
+type Field struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Fetch asks for a URL.
+type Fetch struct {
+	Seq    int     `json:"seq"`
+	Method string  `json:"method"`
+	URL    string  `json:"url"`
+	Header []Field `json:"header,omitempty"`
+	Body   []byte  `json:"body,omitempty"`
+}
+
+// Log is one console line.
+type Log struct {
+	Level string `json:"level"`
+	Line  string `json:"line"`
+}
+
+// Reply answers a Call with Value, a Fetch with Response, and either with Problem.
+type Reply struct {
+	Seq      int             `json:"seq"`
+	Value    json.RawMessage `json:"value,omitempty"`
+	Response *Response       `json:"response,omitempty"`
+	Problem  *Problem        `json:"problem,omitempty"`
+}
+
+// Response is what a fetch brought.
+type Response struct {
+	Status     int     `json:"status"`
+	StatusText string  `json:"status_text"`
+	URL        string  `json:"url"`
+	Header     []Field `json:"header,omitempty"`
+	Body       []byte  `json:"body,omitempty"`
+}
+
+// Problem is the part of an error that a script may see.
+type Problem struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// Done is a script's value, JSON made inside the worker.
+type Done struct {
+	Value    json.RawMessage `json:"value"`
+	Warnings []string        `json:"warnings,omitempty"`
+	Usage    Usage           `json:"usage"`
+}
+
+// Fail says why a script has no value. Line and Col are positions in the source as it was sent; zero when unknown.
+type Fail struct {
+	Code     string   `json:"code"`
+	Name     string   `json:"name,omitempty"`
+	Message  string   `json:"message"`
+	Line     int      `json:"line,omitempty"`
+	Col      int      `json:"col,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	Usage    Usage    `json:"usage"`
+}
+
+// Usage is what the worker measured of itself.
+type Usage struct {
+	CPUMicros int64 `json:"cpu_us"`
+	HeapBytes int64 `json:"heap"`
+}
+
+// Version changes with the messages. Parent and worker are built together, so a mismatch is a deployment fault.
+const Version = 1
+
+// Hello is the worker's first word.
+type Hello struct {
+	Version   int       `json:"version"`
+	Isolation Isolation `json:"isolation"`
+}
+
+// Isolation is what holds in a worker. The worker says it before it reads an untrusted byte; each Denied field is a
+// refusal that it met by trying.
+type Isolation struct {
+	// Namespaces identify the worker's namespaces by kind, as the kernel prints them.
+	Namespaces map[string]string `json:"namespaces"`
+
+	NoNewPrivs   bool `json:"no_new_privs"`
+	Seccomp      bool `json:"seccomp"`
+	Landlock     int  `json:"landlock"` // the ABI that is enforced, 0 for none
+	Rlimits      bool `json:"rlimits"`
+	FilesDenied  bool `json:"files_denied"`
+	SocketDenied bool `json:"socket_denied"`
+	ExecDenied   bool `json:"exec_denied"`
+	EmptyEnv     bool `json:"empty_env"`
+
+	// Faults say why something above does not hold. They are for operators.
+	Faults []string `json:"faults,omitempty"`
+}
+
+// Error lets a Fail travel as an error inside the worker.
+func (f *Fail) Error() string { return f.Code + ": " + f.Message }

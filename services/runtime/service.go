@@ -1,0 +1,131 @@
+package runtime
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/executor"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/runtime/internal/sandbox"
+)
+
+// Config is the runtime's own settings.
+type Config struct {
+	WorkerPath   string        `name:"worker_path" help:"the jsworker program"`
+	WorkerDigest string        `name:"worker_digest" help:"SHA-256 of the jsworker program in hex; empty: not checked"`
+	AllowWeak    bool          `name:"allow_weak_sandbox" default:"false" help:"run scripts even where workers cannot be isolated; for development only"`
+	CallLife     time.Duration `name:"call_life" default:"1m" help:"how old a script's tool call may be when the broker first sees it"`
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.WorkerPath == "":
+		return problem.New(problem.Invalid, "worker_path is required")
+	case c.CallLife < time.Second || c.CallLife > time.Hour:
+		return problem.New(problem.Invalid, "call_life %s is outside [1s, 1h]", c.CallLife)
+	}
+	return nil
+}
+
+// Service is the lightweight runtime.
+type Service struct {
+	cfg     Config
+	deps    boot.Deps
+	log     *slog.Logger
+	view    *eventlog.View
+	gate    *executor.Gate
+	hints   *hints
+	scripts *prometheus.HistogramVec
+	pool    *sandbox.Pool // set by Run, before anything is heard
+
+	mu     sync.RWMutex
+	agents map[id.Tenant]map[id.Agent]known
+}
+
+type known struct {
+	agent.Defined
+	seq uint64
+}
+
+// New makes the service.
+func New(cfg Config, deps boot.Deps) (*Service, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, hints: newHints(deps.Conn), agents: map[id.Tenant]map[id.Agent]known{}}
+	s.gate = executor.New(call.Script, deps.Conn, deps.Log, deps.Root)
+	s.view = deps.View(s.apply)
+	s.gate.Follow(s.view)
+	s.scripts = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "execwarden_script_seconds", Help: "Time of scripts, by result.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
+	}, []string{"result"})
+	return s, deps.Metrics.Register(s.scripts)
+}
+
+// Run works until ctx ends and every worker has.
+func (s *Service) Run(ctx context.Context) (err error) {
+	if err = s.gate.OpenClaims(ctx); err != nil {
+		return err
+	}
+	if s.pool, err = sandbox.New(ctx, sandbox.Config{WorkerPath: s.cfg.WorkerPath, WorkerDigest: s.cfg.WorkerDigest, AllowWeak: s.cfg.AllowWeak}, s.log); err != nil {
+		return err
+	}
+	defer s.pool.Close()
+	if s.pool.Tier() == sandbox.TierWeak {
+		s.log.Error("SCRIPTS ARE NOT ISOLATED: allow_weak_sandbox is set; never run other people's agents like this", "isolation", s.pool.Isolation())
+	} else {
+		s.log.Info("scripts are isolated", "tier", s.pool.Tier())
+	}
+	stop, err := s.hints.listen()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	router, err := s.deps.Router()
+	if err != nil {
+		return err
+	}
+	router.Hear("runtime_admitted", s.onAdmitted)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.view.Run(ctx) })
+	group.Go(func() error { return router.Run(ctx) })
+	return group.Wait()
+}
+
+func (s *Service) apply(e eventlog.Stored) {
+	if err := s.gate.Apply(e); err != nil {
+		s.log.Error("key not trusted", "seq", e.Seq, "err", err)
+	}
+	def, err := eventlog.Decode[agent.Defined](e)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.agents[e.At.Tenant]
+	if t == nil {
+		t = map[id.Agent]known{}
+		s.agents[e.At.Tenant] = t
+	}
+	if t[def.Agent].seq < e.Seq {
+		t[def.Agent] = known{def, e.Seq}
+	}
+}
+
+func (s *Service) agent(tenant id.Tenant, a id.Agent) agent.Defined {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.agents[tenant][a].Defined
+}
+
+var _ boot.Service = (*Service)(nil)

@@ -1,0 +1,17 @@
+// Package toolbroker decides every call and makes the calls to providers.
+//
+// Hears: call.requested, approval.decided, approval.expired, call.admitted for route upstream, connection.defined;
+// and the control stream, as its view of agents, grants and connections.
+//
+// Says: call.admitted, call.held, call.refused; the outcomes of upstream calls; connection.defined,
+// connection.listed; key.published.
+//
+// Owns: connections, provider credentials, the decision on each call, and the key that signs permits.
+//
+// Never: acts before the admission is durable, releases a result before its outcome is, tells anyone a credential,
+// or repeats an effect that it cannot look up.
+//
+//	requested --policy--> refused
+//	                 \--> held --approval decided--> policy again --> admitted | refused
+//	                 \--> admitted --claim--> provider --> finished | failed | cancelled | unknown
+package toolbroker

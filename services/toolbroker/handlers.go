@@ -1,0 +1,199 @@
+package toolbroker
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/calls"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/permit"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
+)
+
+// onRequested decides a call for the first time.
+func (s *Service) onRequested(ctx context.Context, h bus.Heard) error {
+	envelope, err := s.deps.Log.Restored(ctx, h.Envelope)
+	if err != nil {
+		return err
+	}
+	r, err := eventlog.Decode[call.Requested](eventlog.Stored{Seq: h.Seq, Envelope: envelope})
+	if err != nil {
+		return err
+	}
+	if h.Again() {
+		// Heard before: the decision may be stored already, and the first one counts.
+		state, err := calls.Read(ctx, s.deps.Log, h.At.Tenant, r.Run, r.Call, h.Seq)
+		if err != nil || state.Decided() {
+			return err
+		}
+	}
+	return s.decide(ctx, question{tenant: h.At.Tenant, request: r, seq: h.Seq, cause: h.Envelope.ID})
+}
+
+// onApproval decides a held call again, now that a person decided or nobody did in time.
+func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
+	a := question{tenant: h.At.Tenant, cause: h.Envelope.ID}
+	var run id.Run
+	var c id.Call
+	switch ev := h.Event.(type) {
+	case approval.Decided:
+		run, c, a.seq, a.approval = ev.Run, ev.Call, ev.Requested, ev.Approval
+		if ev.Approved {
+			a.approved = ev.Digest
+		} else {
+			a.refusal = problem.New(problem.Denied, "%s said no", ev.By)
+		}
+	case approval.Expired:
+		run, c, a.seq, a.approval = ev.Run, ev.Call, ev.Requested, ev.Approval
+		a.refusal = problem.New(problem.Expired, "nobody approved it in time")
+	default:
+		return nil
+	}
+	state, err := calls.Read(ctx, s.deps.Log, a.tenant, run, c, a.seq)
+	if err != nil {
+		return err
+	}
+	if state.Requested == nil || state.RequestedSeq != a.seq || state.Held == nil || state.Settled() {
+		return nil // not a call that waits for this
+	}
+	a.request = *state.Requested
+	a.request.NotAfter = time.Time{} // waiting for a person does not count
+	return s.decide(ctx, a)
+}
+
+// question is one call at the moment of its decision.
+type question struct {
+	tenant   id.Tenant
+	request  call.Requested
+	seq      uint64 // of the request
+	cause    id.Event
+	approval id.Approval
+	approved string         // the digest that was approved
+	refusal  *problem.Error // what a person, or the clock, decided already
+}
+
+func (s *Service) decide(ctx context.Context, a question) error {
+	if err := s.view.Current(); err != nil {
+		return err // a revocation might be among what was missed
+	}
+	control := s.view.Seq() // before the state is read: the decision saw at least this
+	r := a.request
+	known := s.state.Known(a.tenant, r.Agent, r.Tool)
+	d := policy.Decision{Verdict: policy.Refuse}
+	args, err := permit.CanonicalArgs(r.Body.Args)
+	switch {
+	case a.refusal != nil:
+		d.Code, d.Reason = a.refusal.Code, a.refusal.Message
+	case err != nil:
+		d.Code, d.Reason = problem.CodeOf(err), problem.DetailOf(err).Message
+	case permit.Digest(r.Body.Args) != r.ArgsDigest:
+		d.Code, d.Reason = problem.Invalid, "the arguments do not have the digest that the request names"
+	default:
+		d = policy.Decide(known, policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, NotAfter: r.NotAfter, Approved: a.approved}, s.now())
+	}
+	var ev schemas.Event
+	draft := eventlog.Draft{Tenant: a.tenant, Key: string(r.Run), Run: r.Run, Actor: actor, Causation: a.cause}
+	switch d.Verdict {
+	case policy.Admit:
+		text, err := s.sign(a, d, known.Tool.Route, control)
+		if err != nil {
+			return err
+		}
+		draft.Route = known.Tool.Route
+		ev = call.Admitted{Call: r.Call, Run: r.Run, Tool: r.Tool, Route: known.Tool.Route, Grant: d.Grant, Approval: a.approval,
+			Requested: a.seq, Control: control, Permit: text}
+	case policy.Hold:
+		ev = call.Held{Call: r.Call, Run: r.Run, Agent: r.Agent, Tool: r.Tool, Grant: d.Grant, Digest: d.Digest, Reason: d.Reason,
+			Requested: a.seq, Control: control}
+	default:
+		ev = call.Refused{Call: r.Call, Run: r.Run, Tool: r.Tool, Grant: d.Grant, Approval: a.approval, Code: string(d.Code), Reason: d.Reason, Control: control}
+	}
+	s.metrics.decisions.WithLabelValues(ev.Kind()).Inc()
+	draft.Event = ev
+	// One decision has one id per stage, whatever it is: a second hearing within the deduplication window stores
+	// nothing new, and later the reader of the call takes the first.
+	draft.ID = id.Derive[id.Event](string(a.tenant), string(r.Call), "decision", string(a.approval))
+	seq, err := s.deps.Log.Append(ctx, draft)
+	if err != nil {
+		return err
+	}
+	if d.Verdict == policy.Refuse {
+		s.deps.Conn.SendHint(r.Hint, bus.Hint{Call: r.Call, Seq: seq})
+	}
+	return nil
+}
+
+func (s *Service) sign(a question, d policy.Decision, route call.Route, control uint64) (string, error) {
+	now := s.now().UTC()
+	return s.signer.Sign(permit.Claims{
+		Audience: route, Tenant: a.tenant, Run: a.request.Run, Call: a.request.Call, Tool: a.request.Tool,
+		ArgsDigest: a.request.ArgsDigest, Grant: d.Grant, Requested: a.seq, Control: control,
+		IssuedAt: now, ExpiresAt: now.Add(s.cfg.PermitLife),
+	})
+}
+
+// onConnection looks at what a connection offers, when it is defined or changed.
+func (s *Service) onConnection(ctx context.Context, h bus.Heard) error {
+	def, ok := h.Event.(connection.Defined)
+	if !ok || def.Removed {
+		return nil
+	}
+	p, err := s.providers.provider(h.At.Tenant, def)
+	if err != nil {
+		s.log.ErrorContext(ctx, "connection cannot be used", "connection", def.Connection, "err", err)
+		return nil // its definition has to change first
+	}
+	tools, err := p.Tools(ctx)
+	if err != nil {
+		return err // tried again, with growing pauses, until the server is there
+	}
+	if same(tools, s.state.Listed(h.At.Tenant, def.Connection)) {
+		return nil
+	}
+	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: h.At.Tenant, Key: string(def.Connection), Actor: actor, Causation: h.Envelope.ID,
+		Event: connection.Listed{Connection: def.Connection, Tools: tools}})
+	return err
+}
+
+// onUndecodable answers whoever waits for a request that cannot be decoded, as far as it says who that is.
+func (s *Service) onUndecodable(ctx context.Context, at schemas.Subject, raw []byte, _ error) error {
+	if at.Kind() != (call.Requested{}).Kind() {
+		return nil
+	}
+	var e struct {
+		Data struct {
+			Call string `json:"call"`
+			Tool string `json:"tool"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return nil
+	}
+	c, err := id.Parse[id.Call](e.Data.Call)
+	if err != nil {
+		return nil
+	}
+	run, err := id.Parse[id.Run](at.Key)
+	if err != nil {
+		return nil
+	}
+	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: at.Tenant, Key: at.Key, Run: run, Route: call.Upstream, Actor: actor,
+		ID: id.Derive[id.Event](string(at.Tenant), string(c), "undecodable"),
+		Event: call.Failed{Call: c, Run: run, Tool: e.Data.Tool, Code: string(problem.Invalid),
+			Message: "the request could not be decoded; it is kept in EW_DLQ"}})
+	return err
+}
+
+func same(a, b []connection.Tool) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}

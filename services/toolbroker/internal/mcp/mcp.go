@@ -1,0 +1,152 @@
+// Package mcp is a connection to an MCP server over Streamable HTTP, by the official SDK.
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
+)
+
+// maxTools bounds what a server may list.
+const maxTools = 512
+
+// Provider is one MCP connection. Its session is made at first use and made anew after it broke.
+type Provider struct {
+	url    string
+	client *http.Client
+
+	mu      sync.Mutex
+	session *mcp.ClientSession
+}
+
+// New makes a provider of the server at url. client is the way out; it adds the connection's credential.
+func New(url string, client *http.Client) *Provider { return &Provider{url: url, client: client} }
+
+// Tools implements upstream.Provider.
+func (p *Provider) Tools(ctx context.Context) ([]connection.Tool, error) {
+	s, err := p.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []connection.Tool
+	for t, err := range s.Tools(ctx, nil) {
+		if err != nil {
+			p.forget(s)
+			return nil, problem.Wrap(err, problem.Upstream, "the MCP server does not list its tools")
+		}
+		if len(out) == maxTools {
+			return nil, problem.New(problem.TooLarge, "the MCP server lists more than %d tools", maxTools)
+		}
+		schema, err := json.Marshal(t.InputSchema)
+		if err != nil || !validName(t.Name) {
+			continue // a tool that cannot be named or described cannot be granted
+		}
+		out = append(out, connection.Tool{Name: t.Name, Description: t.Description, Schema: schema,
+			Effect: effect(t), Writes: t.Annotations == nil || !t.Annotations.ReadOnlyHint})
+	}
+	return out, nil
+}
+
+// effect is the effect class that the server's hints allow. Without hints a tool is opaque.
+func effect(t *mcp.Tool) connection.Effect {
+	switch {
+	case t.Annotations == nil:
+		return connection.Opaque
+	case t.Annotations.ReadOnlyHint:
+		return connection.Pure
+	case t.Annotations.IdempotentHint:
+		return connection.Keyed
+	}
+	return connection.Opaque
+}
+
+// Call implements upstream.Provider.
+func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, error) {
+	s, err := p.connect(ctx)
+	if err != nil {
+		return upstream.Result{}, err
+	}
+	answer, err := s.CallTool(ctx, &mcp.CallToolParams{Name: c.Tool, Arguments: c.Args, Meta: mcp.Meta{"execwarden/effect": c.Effect}})
+	var refused *jsonrpc.Error
+	if errors.As(err, &refused) { // the server answered, with a protocol error: it did not run the tool
+		return upstream.Result{}, problem.Wrap(err, problem.Upstream, "the MCP server refused the call: %.300s", refused.Message)
+	}
+	if err != nil {
+		p.forget(s)
+		return upstream.Result{}, upstream.Ambiguously(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"))
+	}
+	raw, err := json.Marshal(struct {
+		Content    []mcp.Content `json:"content"`
+		Structured any           `json:"structuredContent,omitempty"`
+	}{answer.Content, answer.StructuredContent})
+	if err != nil {
+		return upstream.Result{}, problem.Wrap(err, problem.Upstream, "the MCP server's answer cannot be read")
+	}
+	return upstream.Result{Content: raw, ToolError: answer.IsError}, nil
+}
+
+// Probe implements upstream.Provider. MCP has no way to look for an effect.
+func (p *Provider) Probe(context.Context, upstream.Call) (upstream.Result, bool, error) {
+	return upstream.Result{}, false, problem.New(problem.Internal, "an MCP tool cannot be probed")
+}
+
+// Close implements upstream.Provider.
+func (p *Provider) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.session == nil {
+		return nil
+	}
+	s := p.session
+	p.session = nil
+	return s.Close()
+}
+
+func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.session != nil {
+		return p.session, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	client := mcp.NewClient(&mcp.Implementation{Name: "execwarden", Version: "0"}, nil)
+	s, err := client.Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint: p.url, HTTPClient: p.client, MaxRetries: -1, DisableStandaloneSSE: true,
+	}, nil)
+	if err != nil {
+		return nil, problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection")
+	}
+	p.session = s
+	return s, nil
+}
+
+// forget lets go of a session that broke, so that the next call makes a new one.
+func (p *Provider) forget(s *mcp.ClientSession) {
+	p.mu.Lock()
+	if p.session == s {
+		p.session = nil
+	}
+	p.mu.Unlock()
+	_ = s.Close() // it broke already
+}
+
+func validName(n string) bool {
+	for i := range len(n) {
+		c := n[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return n != "" && len(n) <= 64
+}

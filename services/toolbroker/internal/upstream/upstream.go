@@ -1,0 +1,55 @@
+// Package upstream makes calls to providers. Each provider turns its own errors into the one vocabulary, and says of
+// an error whether the call may have had its effect.
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+// MaxResult is the largest tool result that is kept, in bytes. A larger one is an error that says so.
+const MaxResult = 1 << 20
+
+// Call is one admitted call.
+type Call struct {
+	Call   id.Call
+	Tool   string // the connection's own name of it
+	Args   json.RawMessage
+	Effect string // idempotency key: the same for every attempt at this effect
+}
+
+// Result is what a tool answered.
+type Result struct {
+	Content   json.RawMessage
+	ToolError bool // the tool says that it failed
+}
+
+// Provider is one connection.
+type Provider interface {
+	// Tools lists what the connection offers now.
+	Tools(ctx context.Context) ([]connection.Tool, error)
+	// Call makes the call. An error that Ambiguous says true of may have had its effect.
+	Call(ctx context.Context, c Call) (Result, error)
+	// Probe looks for the effect of an earlier attempt at a probeable call.
+	Probe(ctx context.Context, c Call) (r Result, found bool, err error)
+	// Close lets go of what the provider holds.
+	Close() error
+}
+
+// ambiguous marks an error after which the effect may have happened.
+type ambiguous struct{ error }
+
+func (a ambiguous) Unwrap() error { return a.error }
+
+// Ambiguously marks err.
+func Ambiguously(err error) error { return ambiguous{err} }
+
+// Ambiguous says whether the call that ended in err may have had its effect.
+func Ambiguous(err error) bool {
+	var a ambiguous
+	return errors.As(err, &a)
+}

@@ -1,0 +1,112 @@
+package toolbroker
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"sync"
+
+	"github.com/execwarden/execwarden/libs/egress"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/github"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/mcp"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
+)
+
+// providers keeps the provider of each connection, made as its definition says.
+type providers struct {
+	credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error)
+	ways       *egress.Origins
+
+	mu   sync.Mutex
+	open map[connectionKey]opened
+}
+
+type connectionKey struct {
+	tenant     id.Tenant
+	connection id.Connection
+}
+
+type opened struct {
+	def connection.Defined
+	upstream.Provider
+}
+
+func newProviders(credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error)) *providers {
+	return &providers{
+		credential: credential,
+		ways:       egress.NewOrigins(egress.Rule{Methods: []string{"*"}, MaxBytes: 16 << 20, Timeout: -1, MaxRedirects: -1}),
+		open:       map[connectionKey]opened{},
+	}
+}
+
+// provider gives the provider of a connection as it is defined now. One that was made for an earlier definition is
+// closed, which ends the calls that still run over it.
+func (p *providers) provider(tenant id.Tenant, def connection.Defined) (upstream.Provider, error) {
+	key := connectionKey{tenant, def.Connection}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o, ok := p.open[key]; ok {
+		if reflect.DeepEqual(o.def, def) {
+			return o.Provider, nil
+		}
+		_ = o.Close() // it is not used any more, whatever it says
+		delete(p.open, key)
+	}
+	made, err := p.make(tenant, def)
+	if err != nil {
+		return nil, err
+	}
+	p.open[key] = opened{def, made}
+	return made, nil
+}
+
+func (p *providers) make(tenant id.Tenant, def connection.Defined) (upstream.Provider, error) {
+	way, err := p.ways.To(def.URL, def.Private)
+	if err != nil {
+		return nil, err
+	}
+	token := func(ctx context.Context) (vault.Secret, error) { return p.credential(ctx, tenant, def.Connection) }
+	switch def.Type {
+	case connection.GitHub:
+		return github.New(def.URL, token, way)
+	case connection.MCP:
+		client := &http.Client{Transport: way}
+		if def.Credential != "" {
+			client.Transport = bearer{token, way}
+		}
+		return mcp.New(def.URL, client), nil
+	}
+	return nil, problem.New(problem.Invalid, "this broker does not know connections of type %q", def.Type)
+}
+
+func (p *providers) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k, o := range p.open {
+		_ = o.Close() // the process is ending
+		delete(p.open, k)
+	}
+	p.ways.CloseIdleConnections()
+}
+
+// bearer adds a connection's credential to each request. The way out behind it leads to the connection's own origin
+// only, and follows no redirect.
+type bearer struct {
+	token func(context.Context) (vault.Secret, error)
+	next  http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	token, err := b.token(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token.Reveal())
+	return b.next.RoundTrip(r)
+}

@@ -1,0 +1,94 @@
+package toolbroker
+
+import (
+	"context"
+	"net/netip"
+	"net/url"
+	"slices"
+
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
+)
+
+func (s *Service) answer() (*rpc.Server, error) {
+	srv, err := rpc.NewServer(s.deps.Conn, s.deps.Service, s.deps.Version, s.log)
+	if err != nil {
+		return nil, err
+	}
+	if err = rpc.Handle(srv, "connection_define", s.defineConnection); err == nil {
+		err = rpc.Handle(srv, "tools_visible", s.visibleTools)
+	}
+	if err == nil {
+		err = rpc.Handle(srv, "barrier", s.barrier)
+	}
+	if err != nil {
+		srv.Close()
+		return nil, err
+	}
+	return srv, nil
+}
+
+func (s *Service) defineConnection(ctx context.Context, who rpc.Caller, q ask.DefineConnection) (ask.Sequence, error) {
+	def := q.Connection
+	name := id.Name(def.Connection)
+	if !member.Role(who.Role).MayConfigure() {
+		return ask.Sequence{}, problem.New(problem.Denied, "a %s may not change connections", who.Role)
+	}
+	if _, err := id.Parse[id.Connection](string(def.Connection)); err != nil {
+		return ask.Sequence{}, problem.Wrap(err, problem.Invalid, "connection: %v", err)
+	}
+	if slices.Contains(control.Reserved(), name) {
+		return ask.Sequence{}, problem.New(problem.Invalid, "%s is the name of built-in tools; choose another", name)
+	}
+	if def.Type != connection.GitHub && def.Type != connection.MCP {
+		return ask.Sequence{}, problem.New(problem.Invalid, "connection type %.40q is not github or mcp", def.Type)
+	}
+	u, err := url.Parse(def.URL)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil {
+		return ask.Sequence{}, problem.New(problem.Invalid, "connection URL %.200q is not an http(s) URL", def.URL)
+	}
+	for _, p := range def.Private {
+		if _, err := netip.ParseAddrPort(p); err != nil {
+			return ask.Sequence{}, problem.New(problem.Invalid, "private %.80q is not an address:port", p)
+		}
+	}
+	old, _ := s.state.Connection(who.Tenant, name)
+	def.Credential = old.Credential
+	if q.Credential != "" {
+		if def.Credential, err = s.vault.Put(ctx, who.Tenant, string(def.Connection), vault.NewSecret(q.Credential)); err != nil {
+			return ask.Sequence{}, err
+		}
+		// A crash here leaves the new credential under the old definition, which uses it: the same connection.
+	}
+	seq, err := s.deps.Log.Append(ctx, eventlog.Draft{Event: def, Tenant: who.Tenant, Key: string(def.Connection), Actor: who.Actor})
+	return ask.Sequence{Seq: seq}, err
+}
+
+func (s *Service) visibleTools(_ context.Context, who rpc.Caller, q ask.Visibility) (ask.VisibleTools, error) {
+	if err := s.view.Current(); err != nil {
+		return ask.VisibleTools{}, err
+	}
+	out := ask.VisibleTools{Tools: []ask.VisibleTool{}}
+	for _, t := range s.state.Tools(who.Tenant) {
+		if policy.Visible(s.state.Known(who.Tenant, q.Agent, t.Full), q.Run, s.now()) {
+			out.Tools = append(out.Tools, ask.VisibleTool{Name: t.Full, Description: t.Description, Schema: t.Schema})
+		}
+	}
+	return out, nil
+}
+
+// barrier answers when this instance has heard the control stream up to a sequence.
+func (s *Service) barrier(ctx context.Context, _ rpc.Caller, q ask.Sequence) (ask.Sequence, error) {
+	if err := s.view.Wait(ctx, q.Seq); err != nil {
+		return ask.Sequence{}, err
+	}
+	return ask.Sequence{Seq: s.view.Seq()}, nil
+}

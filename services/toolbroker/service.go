@@ -1,0 +1,138 @@
+package toolbroker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/executor"
+	"github.com/execwarden/execwarden/libs/permit"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
+)
+
+// Config is the broker's own settings.
+type Config struct {
+	RootSigningKeyFile string        `name:"root_signing_key_file" help:"file with the deployment's private root key (Ed25519 seed, base64), mode 0600; it signs the permit key"`
+	CallTimeout        time.Duration `name:"call_timeout" default:"60s" help:"longest that one call to a provider may take"`
+	PermitLife         time.Duration `name:"permit_life" default:"5m" help:"how long an admission may wait for its executor, at most 15m"`
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.RootSigningKeyFile == "":
+		return problem.New(problem.Invalid, "root_signing_key_file is required")
+	case c.CallTimeout <= 0 || c.CallTimeout > 10*time.Minute:
+		return problem.New(problem.Invalid, "call_timeout %s is outside (0, 10m]", c.CallTimeout)
+	case c.PermitLife <= 0 || c.PermitLife > permit.MaxLife:
+		return problem.New(problem.Invalid, "permit_life %s is outside (0, %s]", c.PermitLife, permit.MaxLife)
+	}
+	return nil
+}
+
+// Service is the tool broker.
+type Service struct {
+	cfg  Config
+	deps boot.Deps
+	log  *slog.Logger
+	now  func() time.Time
+
+	state     *control.State
+	view      *eventlog.View
+	gate      *executor.Gate
+	providers *providers
+	metrics   metrics
+
+	// Set by Run, before anything is heard.
+	vault  *vault.Vault
+	signer *permit.Signer
+}
+
+type metrics struct {
+	decisions *prometheus.CounterVec
+	upstream  *prometheus.HistogramVec
+}
+
+// New makes the service.
+func New(cfg Config, deps boot.Deps) (*Service, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now}
+	s.state = control.New()
+	s.gate = executor.New(call.Upstream, deps.Conn, deps.Log, deps.Root)
+	s.view = deps.View(s.apply)
+	s.gate.Follow(s.view)
+	s.providers = newProviders(s.credential)
+	s.metrics = metrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "execwarden_call_decisions_total", Help: "Decisions on calls, by verdict."}, []string{"verdict"}),
+		upstream: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "execwarden_upstream_call_seconds", Help: "Time of calls to providers, by connection type and outcome.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 3, 9)}, []string{"type", "outcome"}),
+	}
+	for _, c := range []prometheus.Collector{s.metrics.decisions, s.metrics.upstream} {
+		if err := deps.Metrics.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Run works until ctx ends and every call in flight has its outcome or has been handed back.
+func (s *Service) Run(ctx context.Context) (err error) {
+	if s.vault, err = vault.Open(ctx, s.deps.Conn, s.deps.Master); err != nil {
+		return err
+	}
+	if err = s.gate.OpenClaims(ctx); err != nil {
+		return err
+	}
+	if err = s.publishKey(ctx); err != nil {
+		return err
+	}
+	questions, err := s.answer()
+	if err != nil {
+		return err
+	}
+	defer questions.Close()
+	router, err := s.deps.Router()
+	if err != nil {
+		return err
+	}
+	router.Undecodable = s.onUndecodable
+	router.Hear("toolbroker_requested", s.onRequested)
+	router.Hear("toolbroker_approval", s.onApproval)
+	router.Hear("toolbroker_admitted", s.onAdmitted)
+	router.Hear("toolbroker_connection", s.onConnection)
+	defer s.providers.close()
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.view.Run(ctx) })
+	group.Go(func() error { return router.Run(ctx) })
+	return group.Wait()
+}
+
+func (s *Service) apply(e eventlog.Stored) {
+	if err := s.gate.Apply(e); err != nil {
+		s.log.Error("key not trusted", "seq", e.Seq, "err", err)
+	}
+	s.state.Apply(e)
+}
+
+func (s *Service) credential(ctx context.Context, tenant id.Tenant, c id.Connection) (vault.Secret, error) {
+	return s.vault.Get(ctx, tenant, string(c))
+}
+
+var _ boot.Service = (*Service)(nil)
+
+// actor is who the broker's own events are by.
+const actor = "service:" + string(schemas.Toolbroker)

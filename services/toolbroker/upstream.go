@@ -1,0 +1,148 @@
+package toolbroker
+
+import (
+	"context"
+	"strings"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/executor"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
+)
+
+// onAdmitted makes an admitted call to its provider, in the order that makes a crash harmless: verify, claim, act,
+// record, tell.
+func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
+	w, err := s.gate.Accept(ctx, h)
+	switch {
+	case err != nil && (w == nil || executor.Later(err)):
+		return err
+	case err != nil:
+		return s.gate.Refuse(ctx, w, err)
+	case w == nil:
+		return nil
+	}
+	work, leave, err := s.gate.Enter(ctx, w)
+	switch problem.CodeOf(err) {
+	case "":
+		defer leave()
+	case problem.Denied:
+		return s.gate.Settle(ctx, w, s.revoked(w))
+	default:
+		return err
+	}
+	known := s.state.Known(w.Tenant, w.Requested.Agent, w.Requested.Tool)
+	name, short, _ := strings.Cut(w.Requested.Tool, ".")
+	def, ok := s.state.Connection(w.Tenant, name)
+	if !ok || known.Tool == nil {
+		return s.gate.Refuse(ctx, w, problem.New(problem.NotFound, "connection %s, or its tool %s, is no more", name, short))
+	}
+	provider, err := s.providers.provider(w.Tenant, def)
+	if err != nil {
+		return s.gate.Refuse(ctx, w, err)
+	}
+	c := upstream.Call{Call: w.Admitted.Call, Tool: short, Args: w.Requested.Body.Args, Effect: w.Requested.Effect}
+	if known.Tool.Effect == connection.Pure {
+		outcome, err := s.attempt(work, provider, c, w, def)
+		if err != nil {
+			return err
+		}
+		return s.gate.Settle(ctx, w, outcome)
+	}
+	held, err := s.gate.Claim(ctx, w)
+	if err != nil {
+		return err // somebody makes it, or did until a moment ago; heard again, its outcome or a lapsed claim is there
+	}
+	var outcome schemas.Event
+	held.Keep(work, func(work context.Context) {
+		if held.TakenOver() {
+			outcome, err = s.takeOver(work, provider, known.Tool.Effect, c, w, def)
+		} else {
+			outcome, err = s.attempt(work, provider, c, w, def)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	// A crash here: the effect is done and nobody knows. The admission is heard again, the claim has lapsed by then,
+	// and takeOver finds the effect out.
+	return s.gate.Settle(ctx, w, outcome)
+}
+
+// attempt makes the call once and says how it ended. An error is no outcome: the process is ending, or could not
+// keep its claim, and whoever hears the admission next finds out.
+func (s *Service) attempt(ctx context.Context, p upstream.Provider, c upstream.Call, w *executor.Work, def connection.Defined) (schemas.Event, error) {
+	began := s.now()
+	call, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer cancel()
+	result, err := p.Call(call, c)
+	if err != nil && ctx.Err() != nil && !executor.Revoked(ctx) {
+		return nil, problem.Wrap(err, problem.Unavailable, "the call was cut off")
+	}
+	outcome := s.outcome(ctx, result, err, w, def)
+	s.metrics.upstream.WithLabelValues(string(def.Type), outcome.Kind()).Observe(s.now().Sub(began).Seconds())
+	return outcome, nil
+}
+
+// takeOver ends a call whose earlier owner may have made it: by looking, by repeating what may be repeated, or by
+// saying that nobody can know.
+func (s *Service) takeOver(ctx context.Context, p upstream.Provider, effect connection.Effect, c upstream.Call, w *executor.Work, def connection.Defined) (schemas.Event, error) {
+	switch effect {
+	case connection.Keyed:
+		return s.attempt(ctx, p, c, w, def)
+	case connection.Probeable:
+		result, found, err := p.Probe(ctx, c)
+		if err != nil {
+			// Looking changes nothing, so it is tried again for as long as it takes; the call stays open meanwhile.
+			return nil, problem.Wrap(err, problem.Unavailable, "the effect of an earlier attempt cannot be looked up now")
+		}
+		if !found {
+			return s.attempt(ctx, p, c, w, def)
+		}
+		done := s.finished(w, def, result)
+		done.Recovered = true
+		return done, nil
+	}
+	return s.unknown(w, "an earlier attempt was cut off, and this tool's effect cannot be looked up"), nil
+}
+
+func (s *Service) outcome(ctx context.Context, result upstream.Result, err error, w *executor.Work, def connection.Defined) schemas.Event {
+	switch {
+	case err == nil && len(result.Content) > upstream.MaxResult:
+		return s.finished(w, def, upstream.Result{ToolError: true, Content: []byte(`{"error":"the result was over 1 MiB and was dropped; the call was made"}`)})
+	case err == nil:
+		return s.finished(w, def, result)
+	case upstream.Ambiguous(err) && s.writes(w):
+		s.log.Warn("outcome unknown", "call", w.Admitted.Call, "tool", w.Admitted.Tool, "err", err)
+		return s.unknown(w, "the provider's answer never came: "+problem.DetailOf(err).Message)
+	case executor.Revoked(ctx):
+		return s.revoked(w)
+	}
+	s.log.Warn("call failed", "call", w.Admitted.Call, "tool", w.Admitted.Tool, "err", err)
+	d := problem.DetailOf(err)
+	return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}
+}
+
+func (s *Service) writes(w *executor.Work) bool {
+	known := s.state.Known(w.Tenant, w.Requested.Agent, w.Requested.Tool)
+	return known.Tool == nil || known.Tool.Writes
+}
+
+func (s *Service) finished(w *executor.Work, def connection.Defined, r upstream.Result) call.Finished {
+	f := call.Finished{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, ToolError: r.ToolError, Body: call.Result{Result: r.Content}}
+	if !def.Trusted {
+		f.Taint = []string{string(def.Connection)}
+	}
+	return f
+}
+
+func (s *Service) unknown(w *executor.Work, why string) schemas.Event {
+	return call.Unknown{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Message: why}
+}
+
+func (s *Service) revoked(w *executor.Work) schemas.Event {
+	return call.Cancelled{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Reason: "the grant was revoked"}
+}

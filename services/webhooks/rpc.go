@@ -1,0 +1,61 @@
+package webhooks
+
+import (
+	"context"
+
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/services/webhooks/internal/rules"
+)
+
+// minSecret is the shortest secret that an endpoint may have, in bytes.
+const minSecret = 16
+
+func (s *Service) answer() (*rpc.Server, error) {
+	srv, err := rpc.NewServer(s.deps.Conn, s.deps.Service, s.deps.Version, s.log)
+	if err != nil {
+		return nil, err
+	}
+	if err = rpc.Handle(srv, "trigger_define", s.defineTrigger); err == nil {
+		err = rpc.Handle(srv, "hook_define", s.defineHook)
+	}
+	if err != nil {
+		srv.Close()
+		return nil, err
+	}
+	return srv, nil
+}
+
+func (s *Service) defineTrigger(ctx context.Context, who rpc.Caller, q ask.DefineTrigger) (ask.Sequence, error) {
+	t := q.Trigger
+	if !member.Role(who.Role).MayConfigure() {
+		return ask.Sequence{}, problem.New(problem.Denied, "a %s may not change triggers", who.Role)
+	}
+	_, errTrigger := id.Parse[id.Trigger](string(t.Trigger))
+	_, errHook := id.Parse[id.Hook](string(t.Hook))
+	_, errAgent := id.Parse[id.Agent](string(t.Agent))
+	if errTrigger != nil || errHook != nil || errAgent != nil {
+		return ask.Sequence{}, problem.New(problem.Invalid, "a trigger needs its own id, a hook's and an agent's")
+	}
+	if err := rules.Check(t); err != nil && !t.Removed {
+		return ask.Sequence{}, problem.Wrap(err, problem.Invalid, "%v", err)
+	}
+	seq, err := s.deps.Log.Append(ctx, eventlog.Draft{Event: t, Tenant: who.Tenant, Key: string(t.Trigger), Actor: who.Actor})
+	return ask.Sequence{Seq: seq}, err
+}
+
+func (s *Service) defineHook(ctx context.Context, who rpc.Caller, q ask.DefineHook) (ask.Done, error) {
+	if !member.Role(who.Role).MayConfigure() {
+		return ask.Done{}, problem.New(problem.Denied, "a %s may not change webhook endpoints", who.Role)
+	}
+	if _, err := id.Parse[id.Hook](string(q.Hook)); err != nil || len(q.Secret) < minSecret {
+		return ask.Done{}, problem.New(problem.Invalid, "an endpoint needs an id, and a secret of at least %d bytes", minSecret)
+	}
+	_, err := s.vault.Put(ctx, who.Tenant, string(q.Hook), vault.NewSecret(q.Secret))
+	return ask.Done{}, err
+}

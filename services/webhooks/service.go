@@ -1,0 +1,127 @@
+package webhooks
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/trigger"
+)
+
+// Config is the service's own settings.
+type Config struct {
+	Listen   string       `name:"listen" default:"127.0.0.1:8081" help:"address that takes deliveries, at /hooks/<tenant>/<hook>"`
+	Listener net.Listener // instead of Listen, for a program that made it
+	// Concurrent is how many deliveries are read at once. More are answered 503, which GitHub shows as failed. Each
+	// may hold 25 MiB.
+	Concurrent int `name:"concurrent" default:"16" help:"deliveries read at once"`
+}
+
+func (c Config) validate() error {
+	if c.Concurrent < 1 || c.Concurrent > 1024 {
+		return problem.New(problem.Invalid, "concurrent %d is outside [1, 1024]", c.Concurrent)
+	}
+	return nil
+}
+
+// Service takes deliveries and starts runs.
+type Service struct {
+	cfg   Config
+	deps  boot.Deps
+	log   *slog.Logger
+	now   func() time.Time
+	view  *eventlog.View
+	slots chan struct{}
+	count *prometheus.CounterVec
+	vault *vault.Vault // set by Run, before anything is heard
+
+	mu       sync.RWMutex
+	triggers map[id.Tenant]map[id.Trigger]known
+}
+
+type known struct {
+	trigger.Defined
+	seq uint64
+}
+
+// New makes the service.
+func New(cfg Config, deps boot.Deps) (*Service, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, slots: make(chan struct{}, cfg.Concurrent),
+		triggers: map[id.Tenant]map[id.Trigger]known{}}
+	s.view = deps.View(s.apply)
+	s.count = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "execwarden_webhook_deliveries_total", Help: "Deliveries, by answer."}, []string{"answer"})
+	return s, deps.Metrics.Register(s.count)
+}
+
+// Run works until ctx ends and the deliveries being read are answered.
+func (s *Service) Run(ctx context.Context) (err error) {
+	if s.vault, err = vault.Open(ctx, s.deps.Conn, s.deps.Master); err != nil {
+		return err
+	}
+	questions, err := s.answer()
+	if err != nil {
+		return err
+	}
+	defer questions.Close()
+	router, err := s.deps.Router()
+	if err != nil {
+		return err
+	}
+	router.Hear("webhooks_hook", s.onReceived)
+	listener := s.cfg.Listener
+	if listener == nil {
+		if listener, err = net.Listen("tcp", s.cfg.Listen); err != nil {
+			return problem.Wrap(err, problem.Invalid, "listen %s", s.cfg.Listen)
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return boot.Serve(ctx, listener, s.handler(), s.log) })
+	group.Go(func() error { return s.view.Run(ctx) })
+	group.Go(func() error { return router.Run(ctx) })
+	return group.Wait()
+}
+
+func (s *Service) apply(e eventlog.Stored) {
+	def, err := eventlog.Decode[trigger.Defined](e)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.triggers[e.At.Tenant]
+	if t == nil {
+		t = map[id.Trigger]known{}
+		s.triggers[e.At.Tenant] = t
+	}
+	if t[def.Trigger].seq < e.Seq {
+		t[def.Trigger] = known{def, e.Seq}
+	}
+}
+
+func (s *Service) triggersOf(tenant id.Tenant, hook id.Hook) []trigger.Defined {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []trigger.Defined
+	for _, t := range s.triggers[tenant] {
+		if t.Hook == hook && !t.Removed {
+			out = append(out, t.Defined)
+		}
+	}
+	return out
+}
+
+var _ boot.Service = (*Service)(nil)
