@@ -27,14 +27,10 @@ const maxConfigFile = 1 << 20
 // file, that over the tag `default`. The tag `help` explains it. Embedded structs are part of the whole. Keys and
 // flags that nobody knows are refused.
 func Load(program string, args []string, env func(string) string, cfg any, out io.Writer) error {
-	fields := fieldsOf(reflect.ValueOf(cfg).Elem())
-	for _, f := range fields {
-		if f.standard != "" {
-			if err := f.set(f.standard); err != nil {
-				return fmt.Errorf("boot: default of %s: %w", f.name, err)
-			}
-		}
+	if err := Defaults(cfg); err != nil {
+		return err
 	}
+	fields := fieldsOf(reflect.ValueOf(cfg).Elem())
 	flags := flag.NewFlagSet(program, flag.ContinueOnError)
 	flags.SetOutput(out)
 	file := flags.String("config", env(envPrefix+"CONFIG"), "YAML file with the settings below, named with '_' for '-'")
@@ -71,6 +67,18 @@ func Load(program string, args []string, env func(string) string, cfg any, out i
 				return problem.New(problem.Invalid, "%s: %v", source.where, err)
 			}
 			break
+		}
+	}
+	return nil
+}
+
+// Defaults fills the struct that cfg points to with its fields' documented defaults.
+func Defaults(cfg any) error {
+	for _, f := range fieldsOf(reflect.ValueOf(cfg).Elem()) {
+		if f.standard != "" {
+			if err := f.set(f.standard); err != nil {
+				return fmt.Errorf("boot: default of %s: %w", f.name, err)
+			}
 		}
 	}
 	return nil

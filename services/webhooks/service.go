@@ -20,8 +20,7 @@ import (
 
 // Config is the service's own settings.
 type Config struct {
-	Listen   string       `name:"listen" default:"127.0.0.1:8081" help:"address that takes deliveries, at /hooks/<tenant>/<hook>"`
-	Listener net.Listener // instead of Listen, for a program that made it
+	Listen string `name:"listen" default:"127.0.0.1:8081" help:"address that takes deliveries, at /hooks/<tenant>/<hook>"`
 	// Concurrent is how many deliveries are read at once. More are answered 503, which GitHub shows as failed. Each
 	// may hold 25 MiB.
 	Concurrent int `name:"concurrent" default:"16" help:"deliveries read at once"`
@@ -43,7 +42,9 @@ type Service struct {
 	view  *eventlog.View
 	slots chan struct{}
 	count *prometheus.CounterVec
-	vault *vault.Vault // set by Run, before anything is heard
+	vault *vault.Vault  // set by Run, before anything is heard
+	ready chan struct{} // closed once addr is set
+	addr  net.Addr
 
 	mu       sync.RWMutex
 	triggers map[id.Tenant]map[id.Trigger]known
@@ -59,12 +60,22 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, slots: make(chan struct{}, cfg.Concurrent),
+	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, slots: make(chan struct{}, cfg.Concurrent), ready: make(chan struct{}),
 		triggers: map[id.Tenant]map[id.Trigger]known{}}
 	s.view = deps.View(s.apply)
 	s.count = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "execwarden_webhook_deliveries_total", Help: "Deliveries, by answer."}, []string{"answer"})
 	return s, deps.Metrics.Register(s.count)
+}
+
+// Addr waits until the service takes deliveries and gives the address on which it does.
+func (s *Service) Addr(ctx context.Context) (net.Addr, error) {
+	select {
+	case <-s.ready:
+		return s.addr, nil
+	case <-ctx.Done():
+		return nil, problem.Wrap(ctx.Err(), problem.Timeout, "the webhook endpoint does not take deliveries yet")
+	}
 }
 
 // Run works until ctx ends and the deliveries being read are answered.
@@ -82,12 +93,12 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		return err
 	}
 	router.Hear("webhooks_hook", s.onReceived)
-	listener := s.cfg.Listener
-	if listener == nil {
-		if listener, err = net.Listen("tcp", s.cfg.Listen); err != nil {
-			return problem.Wrap(err, problem.Invalid, "listen %s", s.cfg.Listen)
-		}
+	listener, err := net.Listen("tcp", s.cfg.Listen)
+	if err != nil {
+		return problem.Wrap(err, problem.Invalid, "listen %s", s.cfg.Listen)
 	}
+	s.addr = listener.Addr()
+	close(s.ready)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return boot.Serve(ctx, listener, s.handler(), s.log) })
 	group.Go(func() error { return s.view.Run(ctx) })

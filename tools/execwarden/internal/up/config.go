@@ -1,0 +1,80 @@
+package up
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/natsd"
+	"github.com/execwarden/execwarden/libs/postgres"
+	"github.com/execwarden/execwarden/libs/problem"
+)
+
+// Config says how to run.
+type Config struct {
+	DataDir      string        `name:"data" help:"directory of everything that is kept; default: /var/lib/execwarden as root, else the user's state folder"`
+	Listen       string        `name:"listen" default:"127.0.0.1:8080" help:"address of the API and the console"`
+	HooksListen  string        `name:"hooks_listen" default:"127.0.0.1:8081" help:"address that takes webhook deliveries"`
+	OpsListen    string        `name:"ops_listen" default:"127.0.0.1:9464" help:"address of /metrics, /healthz and /readyz"`
+	NATSListen   string        `name:"nats_listen" help:"address of NATS over TCP; default: in-process only"`
+	PublicURL    string        `name:"public_url" help:"where browsers find the console; default: http:// and the address it listens on"`
+	SyncInterval time.Duration `name:"sync_interval" default:"0s" help:"how often NATS fsyncs; 0s: before each acknowledgement. Anything else is not power-loss safe"`
+	PostgresURL  string        `name:"postgres_url" help:"an external PostgreSQL database instead of the private one"`
+	WorkerPath   string        `name:"worker_path" help:"the jsworker program; default: beside this one"`
+	AllowWeak    bool          `name:"allow_weak_sandbox" default:"false" help:"run scripts even where workers cannot be isolated; for development only"`
+	ApprovalLife time.Duration `name:"approval_life" default:"24h" help:"how long a held call waits for a member"`
+	LogFormat    string        `name:"log_format" default:"text" help:"text or json"`
+	LogLevel     string        `name:"log_level" default:"warn" help:"debug, info, warn or error"`
+
+	started func(*natsd.Server, *postgres.Server) // a seam for fault tests, which stop and start them
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.DataDir == "" {
+		c.DataDir = DefaultDataDir()
+	}
+	abs, err := filepath.Abs(c.DataDir)
+	if err != nil {
+		return c, problem.Wrap(err, problem.Invalid, "data directory %s", c.DataDir)
+	}
+	c.DataDir = abs
+	if c.WorkerPath == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return c, problem.Wrap(err, problem.Internal, "this program's own path is not known; set worker_path")
+		}
+		c.WorkerPath = filepath.Join(filepath.Dir(self), "jsworker")
+	}
+	if _, err := os.Stat(c.WorkerPath); err != nil {
+		return c, problem.Wrap(err, problem.Invalid, "the sandbox's worker is not at %s; build services/runtime/cmd/jsworker with CGO_ENABLED=0 beside this program, or set worker_path", c.WorkerPath)
+	}
+	if c.SyncInterval < 0 || c.SyncInterval > 10*time.Minute {
+		return c, problem.New(problem.Invalid, "sync_interval %s is outside [0s, 10m]", c.SyncInterval)
+	}
+	return c, nil
+}
+
+// DefaultDataDir is /var/lib/execwarden for root, since a cluster of Postgres cannot live in a home that others may
+// not enter, and the state folder of the XDG base directory specification otherwise.
+func DefaultDataDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/execwarden"
+	}
+	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
+		return filepath.Join(dir, "execwarden")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "execwarden-data"
+	}
+	return filepath.Join(home, ".local", "state", "execwarden")
+}
+
+// Files of the data directory.
+const (
+	ownerTokenFile = "owner.token"
+	endpointsFile  = "endpoints.json"
+)
+
+// workerDigest is the SHA-256 of the jsworker that was built with this program, set by the linker. Empty: not checked.
+var workerDigest string
