@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/execwarden/execwarden/libs/natsd"
 	"github.com/execwarden/execwarden/libs/postgres"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -33,8 +31,6 @@ import (
 	"github.com/execwarden/execwarden/tools/sample/publicpage"
 	"github.com/execwarden/execwarden/tools/sample/webhook"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	hookSecret  = "a webhook secret of the sample"
@@ -59,6 +55,15 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	w := newWorldAround(t)
+	w.start()
+	t.Cleanup(func() { w.stop() })
+	return w
+}
+
+// newWorldAround is everything but ExecWarden itself.
+func newWorldAround(t *testing.T) *world {
+	t.Helper()
 	w := &world{t: t, dir: shortDir(t), api: internalapi.New(""), page: publicpage.New(publicpage.Example), model: sample.NewModel(sample.Script())}
 	var err error
 	if w.github, err = fakegithub.New(fakegithub.Config{Token: githubToken}); err != nil {
@@ -73,8 +78,6 @@ func newWorld(t *testing.T) *world {
 		}
 		t.Cleanup(func() { _ = s.Close() })
 	}
-	w.start()
-	t.Cleanup(func() { w.stop() })
 	return w
 }
 
@@ -114,6 +117,11 @@ func (w *world) start() {
 		w.t.Fatalf("up: %v", err)
 	}
 	w.endpoints = w.awaitEndpoints(cfg.DataDir)
+	w.connect()
+}
+
+func (w *world) connect() {
+	w.t.Helper()
 	token, err := os.ReadFile(w.endpoints.TokenFile)
 	if err != nil {
 		w.t.Fatal(err)

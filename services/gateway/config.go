@@ -1,0 +1,55 @@
+package gateway
+
+import (
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/execwarden/execwarden/libs/problem"
+)
+
+// Config is the service's own settings.
+type Config struct {
+	Listen         string `name:"listen" default:"127.0.0.1:8080" help:"address of the API and the console; TLS is a proxy's in front"`
+	PublicURL      string `name:"public_url" help:"where browsers find the console, such as https://warden.example.com; default: http:// and the address it listens on"`
+	Hosts          string `name:"hosts" help:"further host names under which programs reach the API, separated by commas"`
+	OwnerTokenFile string `name:"owner_token_file" help:"file with an access token of the owner mem_owner of tenant tnt_main, made when there is none, mode 0600"`
+	MaxTails       int    `name:"max_tails" default:"200" help:"how many event streams may be open at once"`
+}
+
+func (c Config) validate() error {
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return problem.New(problem.Invalid, "listen %q is not host:port", c.Listen)
+	}
+	if c.MaxTails < 1 {
+		return problem.New(problem.Invalid, "max_tails %d is below 1", c.MaxTails)
+	}
+	if c.PublicURL == "" {
+		return nil
+	}
+	u, err := url.Parse(c.PublicURL)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return problem.New(problem.Invalid, "public_url %q is not an http(s) URL", c.PublicURL)
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/":
+		return problem.New(problem.Invalid, "public_url %q has more than a scheme and a host; the console is at the top of its site", c.PublicURL)
+	}
+	return nil
+}
+
+// site is where browsers find the gateway, which listens on addr.
+func (c Config) site(addr net.Addr) *url.URL {
+	if c.PublicURL != "" {
+		u, _ := url.Parse(c.PublicURL) // validated
+		return u
+	}
+	host, port, _ := net.SplitHostPort(addr.String()) // an address that is listened on
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return &url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}
+}
+
+func (c Config) hosts() []string {
+	return strings.FieldsFunc(c.Hosts, func(r rune) bool { return r == ',' || r == ' ' })
+}

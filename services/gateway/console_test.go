@@ -1,0 +1,181 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/run"
+	"github.com/execwarden/execwarden/services/gateway/internal/auth"
+)
+
+// hostile is text that would do something if a page did not treat it as text.
+var hostile = []string{
+	`<script>document.title='owned'</script>`, `"><img src=x onerror="document.title='owned'">`, `'-alert(1)-'`, `{{.}}`, `</pre></details><iframe src=//evil.example>`,
+	`javascript:alert(1)`, "<svg/onload=alert(1)>", `" hx-get="/v1/whoami" hx-trigger="load`, "a\r\ndata: <b>x</b>\r\n\r\nevent: notice", "&lt;b&gt;", "\u202egpj.exe", "a\u200bb", "\x1b[31m", "\u2028x",
+}
+
+// tell records a run that says text wherever a run can.
+func (h *house) tell(t *testing.T, runID id.Run, text string) {
+	t.Helper()
+	args, err := json.Marshal(map[string]string{"owner": "acme", "repo": "web", "body": text, text: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.record(t, runID, "mem_owner", run.Created{Run: runID, Agent: agent.Defined{Agent: "agt_triage"}, Body: run.Prompt{Text: text}})
+	h.record(t, runID, "service:agentloop", run.ModelCompleted{Run: runID, Step: 1, Body: run.Answer{Text: text, Calls: []run.ToolUse{{Tool: text, Args: args}}}})
+	h.record(t, runID, "agt_triage", call.Requested{Run: runID, Tool: text, Body: call.Args{Args: args}})
+	h.record(t, runID, "service:toolbroker", call.Finished{Run: runID, Tool: text, Body: call.Result{Result: quoted}})
+	h.record(t, runID, "service:agentloop", run.Failed{Run: runID, Message: text})
+	h.mu.Lock()
+	h.runs = append(h.runs, ask.RunRow{Run: runID, Agent: "agt_triage", State: "failed", Created: time.Now(), Message: text})
+	h.mu.Unlock()
+	a := aWaiting(string(args))
+	a.Approval, a.Tool, a.Reason = id.Approval("apr_"+id.Name(runID)), text, text
+	h.wait(a)
+}
+
+func TestHostileTextIsOnlyText(t *testing.T) {
+	h := start(t)
+	cookie := h.session(t)
+	for i, text := range hostile {
+		runID := id.Run(fmt.Sprintf("run_%d", i))
+		h.tell(t, runID, text)
+		got := h.browse(t, "/runs/"+string(runID), cookie)
+		if got.status != 200 {
+			t.Fatalf("%q: %+v", text, got)
+		}
+		checkInert(t, text, got.body)
+		read, stop := h.open(t, "/runs/"+string(runID)+"/live?after=0:0")
+		for range 5 {
+			m := read()
+			if m.event != "" {
+				t.Errorf("%q became a message: %+v", text, m)
+			}
+			checkInert(t, text, m.data)
+		}
+		stop()
+	}
+	for _, path := range []string{"/", "/approvals"} {
+		got := h.browse(t, path, cookie)
+		if got.status != 200 {
+			t.Fatalf("%s: %+v", path, got)
+		}
+		checkInert(t, path, got.body)
+	}
+}
+
+func checkInert(t *testing.T, where, html string) {
+	t.Helper()
+	for _, bad := range []string{"<script>", "<img", "<iframe", "<svg", "onerror=\"", "hx-get=\"", "href=\"javascript", "<b>", "\u202e", "\u200b", "\x1b", "\u2028"} {
+		if strings.Contains(html, bad) {
+			t.Errorf("%s holds %q:\n%s", where, bad, html)
+		}
+	}
+}
+
+func TestPagesAreLockedDown(t *testing.T) {
+	h := start(t)
+	cookie := h.session(t)
+	for _, path := range []string{"/", "/approvals", "/login?code=x", "/static/console.js", "/nowhere"} {
+		got := h.browse(t, path, cookie)
+		policy := got.header.Get("Content-Security-Policy")
+		if !strings.Contains(policy, "default-src 'self'") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {
+			t.Errorf("%s: policy %q", path, policy)
+		}
+		if got.header.Get("Cache-Control") != "no-store" || got.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %v", path, got.header)
+		}
+		for _, bad := range []string{"<script>", " style=\"", " onclick", "http://", "https://"} {
+			if strings.HasPrefix(got.header.Get("Content-Type"), "text/html") && strings.Contains(got.body, bad) {
+				t.Errorf("%s holds %q", path, bad)
+			}
+		}
+	}
+	if got := h.browse(t, "/runs/run_unheard", cookie); got.status != 404 {
+		t.Error(got)
+	}
+	if got := h.browse(t, "/runs/x%2f..%2f..", cookie); got.status != 404 {
+		t.Error(got)
+	}
+}
+
+func TestDecisionIsAboutWhatThePageShowed(t *testing.T) {
+	h := start(t)
+	h.wait(aWaiting(`{"owner":"acme","repo":"web","issue_number":7,"body":"Thanks!"}`))
+	cookie := h.session(t)
+	got := h.browse(t, "/approvals", cookie)
+	for _, want := range []string{"agt_triage", "github.create_issue_comment", "acme/web", "Thanks!", `name="digest" value="sha256:5f0c3b"`} {
+		if !strings.Contains(got.body, want) {
+			t.Errorf("no %s in %s", want, got.body)
+		}
+	}
+	if got := h.submit(t, "/approvals/apr_1/decide", h.base, url.Values{"digest": {"other"}, "decision": {"approve"}}, cookie); got.status != 409 {
+		t.Error(got)
+	}
+	if got := h.submit(t, "/approvals/apr_1/decide", h.base, url.Values{"digest": {"sha256:5f0c3b"}}, cookie); got.status != 400 {
+		t.Error(got)
+	}
+	got = h.submit(t, "/approvals/apr_1/decide", h.base, url.Values{"digest": {"sha256:5f0c3b"}, "decision": {"deny"}, "note": {"no"}}, cookie)
+	q, _ := h.last("approval_decide")
+	if d := q.body.(ask.DecideApproval); got.status != 303 || d.Approve || d.Note != "no" || q.who.Actor != "mem_owner" {
+		t.Errorf("%+v: %+v", got, q)
+	}
+	if got := h.browse(t, "/approvals", cookie); !strings.Contains(got.body, "Nothing waits") || !strings.Contains(got.body, "denied") {
+		t.Error(got.body)
+	}
+	large := url.Values{"digest": {"sha256:5f0c3b"}, "decision": {"deny"}, "note": {strings.Repeat("x", 40<<10)}}
+	if got := h.submit(t, "/approvals/apr_1/decide", h.base, large, cookie); got.status != 413 {
+		t.Error(got.status)
+	}
+}
+
+func TestArgumentsNamedTwiceAreShownAsTheyAre(t *testing.T) {
+	h := start(t)
+	h.wait(aWaiting(`{"owner":"acme","repo":"web","repo":"secrets"}`))
+	got := h.browse(t, "/approvals", h.session(t))
+	if strings.Contains(got.body, "acme/web") || !strings.Contains(got.body, "secrets") || !strings.Contains(got.body, "<details open>") {
+		t.Error(got.body)
+	}
+}
+
+func TestAuditorsSeeAndDoNotDecide(t *testing.T) {
+	h := start(t)
+	h.wait(aWaiting(`{}`))
+	h.owner = h.token(t, auth.MainTenant, member.Auditor, time.Time{})
+	cookie := h.session(t)
+	if got := h.browse(t, "/approvals", cookie); got.status != 200 || strings.Contains(got.body, `value="approve"`) {
+		t.Error(got)
+	}
+	for _, path := range []string{"/approvals/apr_1/decide", "/runs/run_1/cancel"} {
+		if got := h.submit(t, path, h.base, url.Values{"digest": {"sha256:5f0c3b"}, "decision": {"approve"}}, cookie); got.status != 403 {
+			t.Error(got)
+		}
+	}
+}
+
+func TestListsAreRedrawnWhenSomethingHappens(t *testing.T) {
+	h := start(t)
+	read, _ := h.open(t, "/approvals/live")
+	if m := read(); !strings.Contains(m.data, "Nothing waits") {
+		t.Fatalf("%+v", m)
+	}
+	h.wait(aWaiting(`{}`))
+	h.record(t, "run_1", "service:approvals", approval.Requested{Approval: "apr_1", Run: "run_1"})
+	if m := read(); !strings.Contains(m.data, "apr_1") || m.id == "" {
+		t.Fatalf("%+v", m)
+	}
+}

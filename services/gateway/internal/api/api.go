@@ -1,0 +1,141 @@
+package api
+
+import (
+	_ "embed"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/services/gateway/internal/auth"
+	"github.com/execwarden/execwarden/services/gateway/internal/control"
+	"github.com/execwarden/execwarden/services/gateway/internal/edge"
+	"github.com/execwarden/execwarden/services/gateway/internal/follow"
+	"github.com/execwarden/execwarden/services/gateway/internal/peers"
+)
+
+// maxBody is the largest request body, in bytes.
+const maxBody = 1 << 20
+
+// API answers requests under /v1/.
+type API struct {
+	Gate  *auth.Gate
+	Site  *edge.Site
+	State *control.State
+	Peers *peers.Peers
+	Hub   *follow.Hub
+	Log   *eventlog.Log
+	Note  *slog.Logger
+}
+
+// handler answers one authenticated request. body is all that was sent.
+type handler func(w http.ResponseWriter, r *http.Request, who auth.Identity, body []byte) error
+
+// route is an endpoint: where it is, who may use it, and what it does.
+type route struct {
+	pattern string
+	may     func(member.Role) bool
+	serve   handler
+}
+
+func (a *API) routes() []route {
+	return []route{
+		{"GET /v1/whoami", anyRole, answer(a.whoami)},
+		{"POST /v1/logins", anyRole, answer(a.newLogin)},
+
+		{"GET /v1/agents", anyRole, answer(a.agents)},
+		{"PUT /v1/agents/{name}", member.Role.MayConfigure, answer(a.defineAgent)},
+		{"DELETE /v1/agents/{name}", member.Role.MayConfigure, answer(a.removeAgent)},
+		{"GET /v1/connections", anyRole, answer(a.connections)},
+		{"PUT /v1/connections/{name}", member.Role.MayConfigure, answer(a.defineConnection)},
+		{"GET /v1/grants", anyRole, answer(a.grants)},
+		{"PUT /v1/grants/{name}", member.Role.MayConfigure, answer(a.createGrant)},
+		{"POST /v1/grants/{name}/revoke", member.Role.MayConfigure, answer(a.revokeGrant)},
+		{"GET /v1/triggers", anyRole, answer(a.triggers)},
+		{"PUT /v1/triggers/{name}", member.Role.MayConfigure, answer(a.defineTrigger)},
+		{"PUT /v1/hooks/{name}", member.Role.MayConfigure, answer(a.defineHook)},
+		{"GET /v1/environments", anyRole, answer(a.environments)},
+		{"PUT /v1/environments/{name}", member.Role.MayConfigure, answer(a.defineEnvironment)},
+
+		{"GET /v1/runs", anyRole, answer(a.runs)},
+		{"POST /v1/runs", member.Role.MayConfigure, answer(a.startRun)},
+		{"GET /v1/runs/{id}/timeline", anyRole, answer(a.timeline)},
+		{"POST /v1/runs/{id}/cancel", member.Role.MayApprove, answer(a.cancelRun)},
+		{"GET /v1/approvals", anyRole, answer(a.approvals)},
+		{"POST /v1/approvals/{id}/decide", member.Role.MayApprove, answer(a.decide)},
+
+		{"GET /v1/events", anyRole, answer(a.events)},
+		{"GET /v1/events/tail", anyRole, a.tail},
+		{"POST /v1/ledger/verify", anyRole, answer(a.verify)},
+		{"GET /v1/ledger/position", anyRole, answer(a.position)},
+	}
+}
+
+func anyRole(member.Role) bool { return true }
+
+//go:embed openapi.yaml
+var openAPI []byte
+
+// describe is the one endpoint that needs no token: it says how to use the others.
+const describe = "GET /v1/openapi.yaml"
+
+// Register adds the routes.
+func (a *API) Register(mux *http.ServeMux) {
+	for _, rt := range a.routes() {
+		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, rt) })
+	}
+	mux.HandleFunc(describe, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = w.Write(openAPI) // the client is gone if this fails
+	})
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
+		problem.WriteHTTP(w, problem.New(problem.NotFound, "there is no %.10s %.200s; %s lists what there is", r.Method, r.URL.Path, describe))
+	})
+}
+
+func (a *API) serve(w http.ResponseWriter, r *http.Request, rt route) {
+	who, err := a.Gate.Identify(r)
+	if err == nil && who.Session() && edge.Changes(r) {
+		err = a.Site.CheckOrigin(r)
+	}
+	if err == nil && !rt.may(who.Role) {
+		err = problem.New(problem.Denied, "a member with role %s may not do this", who.Role)
+	}
+	var body []byte
+	if err == nil {
+		body, err = edge.Body(w, r, maxBody)
+	}
+	if err == nil {
+		err = rt.serve(w, r, who, body)
+	}
+	if err == nil {
+		return
+	}
+	code := problem.CodeOf(err)
+	if code == problem.Internal || code == problem.BusDenied {
+		a.Note.ErrorContext(r.Context(), "request", "route", rt.pattern, "err", err)
+	}
+	if code == problem.Unauthenticated {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	problem.WriteHTTP(w, err)
+}
+
+// answer makes a handler of a function that gives what to write as JSON.
+func answer[A any](f func(r *http.Request, who auth.Identity, body []byte) (A, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, who auth.Identity, body []byte) error {
+		out, err := f(r, who, body)
+		if err != nil {
+			return err
+		}
+		raw, err := json.Marshal(out)
+		if err != nil {
+			return problem.Wrap(err, problem.Internal, "the answer cannot be written")
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(append(raw, '\n')) // the client is gone if this fails
+		return nil
+	}
+}

@@ -1,0 +1,51 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/gateway/internal/auth"
+)
+
+func (a *API) approvals(r *http.Request, who auth.Identity, _ []byte) (ask.Approvals, error) {
+	q, err := query(r, "open")
+	if err != nil {
+		return ask.Approvals{}, err
+	}
+	open := false
+	if text := q.Get("open"); text != "" {
+		if open, err = strconv.ParseBool(text); err != nil {
+			return ask.Approvals{}, problem.New(problem.Invalid, "open is true or false")
+		}
+	}
+	list, err := a.Peers.Approvals(r.Context(), who, ask.ListApprovals{Open: open})
+	if list.Approvals == nil {
+		list.Approvals = []ask.Approval{}
+	}
+	return list, err
+}
+
+// decision has no default: an approval that was left out by mistake must not be one.
+type decision struct {
+	Digest  string `json:"digest"`
+	Approve *bool  `json:"approve"`
+	Note    string `json:"note,omitempty"`
+}
+
+func (a *API) decide(r *http.Request, who auth.Identity, body []byte) (ask.Approval, error) {
+	approval, err := minted[id.Approval](r)
+	if err != nil {
+		return ask.Approval{}, err
+	}
+	in, err := read[decision](r, body)
+	if err != nil {
+		return ask.Approval{}, err
+	}
+	if in.Digest == "" || in.Approve == nil {
+		return ask.Approval{}, problem.New(problem.Invalid, "a decision says approve, true or false, and the digest of what was looked at")
+	}
+	return a.Peers.Decide(r.Context(), who, ask.DecideApproval{Approval: approval, Digest: in.Digest, Approve: *in.Approve, Note: in.Note})
+}

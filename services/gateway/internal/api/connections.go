@@ -1,0 +1,53 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/gateway/internal/auth"
+)
+
+type connectionList struct {
+	Connections []connectionRow `json:"connections"`
+}
+
+// connectionRow is a connection with the tools that it was last seen to have.
+type connectionRow struct {
+	connection.Defined
+	Tools []connection.Tool `json:"tools"`
+}
+
+func (a *API) connections(_ *http.Request, who auth.Identity, _ []byte) (connectionList, error) {
+	out := connectionList{Connections: []connectionRow{}}
+	for _, c := range a.State.Connections(who.Tenant) {
+		row := connectionRow{Defined: c, Tools: a.State.Tools(who.Tenant, c.Connection)}
+		if row.Tools == nil {
+			row.Tools = []connection.Tool{}
+		}
+		out.Connections = append(out.Connections, row)
+	}
+	return out, nil
+}
+
+// connectionInput is a connection; its credential is the real one, where the definition has only a fingerprint.
+type connectionInput struct {
+	connection.Defined
+	Credential string `json:"credential,omitempty"`
+}
+
+func (a *API) defineConnection(r *http.Request, who auth.Identity, body []byte) (ask.Sequence, error) {
+	name, err := named[id.Connection](r)
+	if err != nil {
+		return ask.Sequence{}, err
+	}
+	in, err := read[connectionInput](r, body)
+	if err != nil {
+		return ask.Sequence{}, err
+	}
+	if in.Connection, err = same(name, in.Connection); err != nil {
+		return ask.Sequence{}, err
+	}
+	return a.Peers.DefineConnection(r.Context(), who, ask.DefineConnection{Connection: in.Defined, Credential: in.Credential})
+}

@@ -1,0 +1,35 @@
+package auth
+
+import (
+	"slices"
+
+	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+)
+
+// Identity is an authenticated member.
+type Identity struct {
+	Tenant id.Tenant   `json:"tenant"`
+	Member id.Member   `json:"member"`
+	Role   member.Role `json:"role"`
+	Token  id.Token    `json:"token"`
+
+	hash    Hash // of the token, also when a session stands for it
+	session bool
+}
+
+// Caller is the identity as other services are told of it.
+func (i Identity) Caller() rpc.Caller {
+	return rpc.Caller{Tenant: i.Tenant, Actor: string(i.Member), Role: string(i.Role)}
+}
+
+// Session says whether a browser's cookie made the identity, which other web pages could have it send.
+func (i Identity) Session() bool { return i.session }
+
+// narrower is the role that allows less: a token never gives more than it was issued with, and never more than its
+// member has now.
+func narrower(a, b member.Role) member.Role {
+	order := []member.Role{member.Owner, member.Admin, member.Approver, member.Auditor}
+	return order[max(slices.Index(order, a), slices.Index(order, b))]
+}

@@ -1,0 +1,104 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/token"
+)
+
+const actor = "service:" + string(schemas.Gateway)
+
+// Membership is what a token stands for.
+type Membership struct {
+	Tenant    id.Tenant   `json:"tenant"`
+	Member    id.Member   `json:"member"`
+	Role      member.Role `json:"role"`
+	Token     id.Token    `json:"token"`
+	ExpiresAt time.Time   `json:"expires_at,omitzero"` // zero: never
+}
+
+// People keeps the tokens of members.
+type People struct {
+	kv  jetstream.KeyValue
+	log *eventlog.Log
+}
+
+// OpenPeople opens the bucket.
+func OpenPeople(ctx context.Context, conn *bus.Conn, log *eventlog.Log) (*People, error) {
+	kv, err := conn.JS.KeyValue(ctx, bus.PeopleBucket)
+	if err != nil {
+		return nil, problem.Wrap(err, problem.Unavailable, "the people bucket is not there; is the bus provisioned?")
+	}
+	return &People{kv: kv, log: log}, nil
+}
+
+func key(h Hash) string { return "token." + h.String() }
+
+// Admit makes a token valid and gives the sequence of the last event that this took, 0 when there was nothing to do.
+// Its ids are derived from the token, so admitting it again adds nothing.
+func (p *People) Admit(ctx context.Context, secret vault.Secret, m Membership) (seq uint64, err error) {
+	h := hashOf(secret)
+	m.Token = id.Derive[id.Token](string(m.Tenant), h.String())
+	// The record of the token comes before the token works: a crash between the two leaves a token that was issued
+	// and opens nothing until it is admitted again.
+	seq, err = p.once(ctx, eventlog.Draft{
+		Tenant: m.Tenant, Key: string(m.Token), Actor: actor,
+		Event: token.Issued{Token: m.Token, Member: m.Member, Fingerprint: vault.Fingerprint(secret), ExpiresAt: m.ExpiresAt},
+	})
+	if err != nil {
+		return 0, err
+	}
+	value, err := json.Marshal(m)
+	if err != nil {
+		return 0, problem.Wrap(err, problem.Internal, "the membership cannot be written")
+	}
+	if _, err = p.kv.Create(ctx, key(h), value); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return 0, problem.Wrap(err, problem.Unavailable, "the token could not be kept")
+	}
+	return seq, nil
+}
+
+// once appends the first event of an aggregate, unless it has one. The derived id covers two instances that look at
+// the same moment.
+func (p *People) once(ctx context.Context, d eventlog.Draft) (seq uint64, err error) {
+	at := schemas.SubjectOf(d.Tenant, d.Event.Kind(), d.Key, "")
+	next, stop := iter.Pull2(p.log.Read(ctx, schemas.Control, at.Filter(), 1))
+	defer stop()
+	if _, err, some := next(); some {
+		return 0, err
+	}
+	d.ID = id.Derive[id.Event](string(d.Tenant), d.Key, d.Event.Kind(), "first")
+	return p.log.Append(ctx, d)
+}
+
+// find gives what the token of that hash stands for.
+func (p *People) find(ctx context.Context, h Hash, now time.Time) (Membership, error) {
+	entry, err := p.kv.Get(ctx, key(h))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return Membership{}, problem.New(problem.Unauthenticated, "the access token is not valid")
+	}
+	if err != nil {
+		return Membership{}, problem.Wrap(err, problem.Unavailable, "access tokens cannot be checked now")
+	}
+	var m Membership
+	if err := json.Unmarshal(entry.Value(), &m); err != nil || !m.Role.Valid() {
+		return Membership{}, problem.Wrap(err, problem.Internal, "the record of a token is damaged")
+	}
+	if !m.ExpiresAt.IsZero() && !now.Before(m.ExpiresAt) {
+		return Membership{}, problem.New(problem.Unauthenticated, "the access token expired at %s", m.ExpiresAt.Format(time.RFC3339))
+	}
+	return m, nil
+}

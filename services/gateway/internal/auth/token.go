@@ -1,0 +1,42 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/vault"
+)
+
+const (
+	tokenPrefix = "ewt_"
+	secretBytes = 32
+)
+
+// Hash is the SHA-256 of a token, code or session: what is kept in its place.
+type Hash [sha256.Size]byte
+
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// NewToken makes a token.
+func NewToken() vault.Secret { return vault.NewSecret(tokenPrefix + random()) }
+
+// ParseToken checks that text has the form of a token, before anything is looked up.
+func ParseToken(text string) (vault.Secret, error) {
+	body, ok := strings.CutPrefix(text, tokenPrefix)
+	if raw, err := base64.RawURLEncoding.DecodeString(body); !ok || err != nil || len(raw) != secretBytes {
+		return vault.Secret{}, problem.New(problem.Unauthenticated, "what was sent is not an access token (%s...)", tokenPrefix)
+	}
+	return vault.NewSecret(text), nil
+}
+
+func hashOf(s vault.Secret) Hash { return sha256.Sum256([]byte(s.Reveal())) }
+
+func random() string {
+	var b [secretBytes]byte
+	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails (it ends the program instead)
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}

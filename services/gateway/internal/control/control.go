@@ -1,0 +1,170 @@
+// Package control keeps what the gateway shows and checks of EW_CONTROL.
+package control
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/environment"
+	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/trigger"
+)
+
+// State is what is known of every tenant.
+type State struct {
+	mu      sync.RWMutex
+	tenants map[id.Tenant]*tenant
+}
+
+type tenant struct {
+	members      map[id.Member]member.Added
+	agents       map[id.Agent]agent.Defined
+	connections  map[id.Connection]connection.Defined
+	tools        map[id.Connection][]connection.Tool
+	grants       map[id.Grant]Grant
+	triggers     map[id.Trigger]trigger.Defined
+	environments map[id.Environment]environment.Registered
+	applied      map[string]uint64 // the highest sequence, per aggregate or per part of it
+}
+
+// Grant is a grant with what became of it.
+type Grant struct {
+	grant.Created
+	Revoked bool
+	Reason  string
+	Seq     uint64
+}
+
+// New makes an empty state.
+func New() *State { return &State{tenants: map[id.Tenant]*tenant{}} }
+
+// Apply takes one event. Events may come again and, between kinds of one aggregate, out of order: the highest
+// sequence counts.
+func (s *State) Apply(e eventlog.Stored) error {
+	ev, err := e.Envelope.Decode()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tenants[e.At.Tenant]
+	if t == nil {
+		t = &tenant{
+			members: map[id.Member]member.Added{}, agents: map[id.Agent]agent.Defined{},
+			connections: map[id.Connection]connection.Defined{}, tools: map[id.Connection][]connection.Tool{},
+			grants: map[id.Grant]Grant{}, triggers: map[id.Trigger]trigger.Defined{},
+			environments: map[id.Environment]environment.Registered{}, applied: map[string]uint64{},
+		}
+		s.tenants[e.At.Tenant] = t
+	}
+	part := e.At.Noun + "/" + e.At.Key
+	if e.At.Noun == "connection" {
+		part = e.At.Kind() + "/" + e.At.Key // defined and listed are two states, not versions of one
+	}
+	if t.applied[part] >= e.Seq {
+		return nil
+	}
+	t.applied[part] = e.Seq
+	switch ev := ev.(type) {
+	case member.Added:
+		t.members[ev.Member] = ev
+	case agent.Defined:
+		t.agents[ev.Agent] = ev
+	case connection.Defined:
+		t.connections[ev.Connection] = ev
+	case connection.Listed:
+		t.tools[ev.Connection] = ev.Tools
+	case grant.Created:
+		t.grants[ev.Grant] = Grant{Created: ev, Seq: e.Seq}
+	case grant.Revoked:
+		g := t.grants[ev.Grant]
+		g.Grant, g.Agent, g.Revoked, g.Reason, g.Seq = ev.Grant, ev.Agent, true, ev.Reason, e.Seq
+		t.grants[ev.Grant] = g
+	case trigger.Defined:
+		t.triggers[ev.Trigger] = ev
+	case environment.Registered:
+		t.environments[ev.Environment] = ev
+	}
+	return nil
+}
+
+// Role gives a member's role.
+func (s *State) Role(tenant id.Tenant, m id.Member) (member.Role, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		added, ok := t.members[m]
+		return added.Role, ok
+	}
+	return "", false
+}
+
+// Agent gives an agent that was not removed.
+func (s *State) Agent(tenant id.Tenant, a id.Agent) (agent.Defined, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		def, ok := t.agents[a]
+		return def, ok && !def.Removed
+	}
+	return agent.Defined{}, false
+}
+
+// Agents lists a tenant's agents by id.
+func (s *State) Agents(of id.Tenant) []agent.Defined {
+	return list(s, of, func(t *tenant) map[id.Agent]agent.Defined { return t.agents }, func(a agent.Defined) bool { return !a.Removed })
+}
+
+// Connections lists a tenant's connections by id.
+func (s *State) Connections(of id.Tenant) []connection.Defined {
+	return list(s, of, func(t *tenant) map[id.Connection]connection.Defined { return t.connections }, func(c connection.Defined) bool { return !c.Removed })
+}
+
+// Tools lists the tools that a connection was last seen to have.
+func (s *State) Tools(of id.Tenant, c id.Connection) []connection.Tool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[of]; t != nil {
+		return t.tools[c]
+	}
+	return nil
+}
+
+// Grants lists a tenant's grants by id, revoked ones too: people look them up after an incident.
+func (s *State) Grants(of id.Tenant) []Grant {
+	return list(s, of, func(t *tenant) map[id.Grant]Grant { return t.grants }, func(Grant) bool { return true })
+}
+
+// Triggers lists a tenant's triggers by id.
+func (s *State) Triggers(of id.Tenant) []trigger.Defined {
+	return list(s, of, func(t *tenant) map[id.Trigger]trigger.Defined { return t.triggers }, func(d trigger.Defined) bool { return !d.Removed })
+}
+
+// Environments lists a tenant's environments by id.
+func (s *State) Environments(of id.Tenant) []environment.Registered {
+	return list(s, of, func(t *tenant) map[id.Environment]environment.Registered { return t.environments }, func(e environment.Registered) bool { return !e.Removed })
+}
+
+func list[K cmp.Ordered, V any](s *State, of id.Tenant, from func(*tenant) map[K]V, keep func(V) bool) []V {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := []V{}
+	t := s.tenants[of]
+	if t == nil {
+		return out
+	}
+	all := from(t)
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		if v := all[k]; keep(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+package control
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+func at(t *testing.T, tenant id.Tenant, key string, seq uint64, ev schemas.Event) eventlog.Stored {
+	t.Helper()
+	data, err := json.Marshal(ev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return eventlog.Stored{Stream: schemas.Control, Seq: seq, At: schemas.SubjectOf(tenant, ev.Kind(), key, ""),
+		Envelope: schemas.Envelope{Type: schemas.TypeOf(schemas.EntryOf(ev)), Data: data}}
+}
+
+func TestHighestSequenceOfAGrantCounts(t *testing.T) {
+	created := grant.Created{Grant: "grt_a", Agent: "agt_a", Selector: grant.Selector{Tool: "x.*"}}
+	revoked := grant.Revoked{Grant: "grt_a", Agent: "agt_a", Reason: "leak"}
+	for name, c := range map[string]struct {
+		events []eventlog.Stored
+		active bool
+	}{
+		"revoked":             {[]eventlog.Stored{at(t, "tnt_a", "grt_a", 1, created), at(t, "tnt_a", "grt_a", 2, revoked)}, false},
+		"heard the other way": {[]eventlog.Stored{at(t, "tnt_a", "grt_a", 2, revoked), at(t, "tnt_a", "grt_a", 1, created)}, false},
+		"made again":          {[]eventlog.Stored{at(t, "tnt_a", "grt_a", 2, revoked), at(t, "tnt_a", "grt_a", 3, created)}, true},
+		"heard twice": {[]eventlog.Stored{at(t, "tnt_a", "grt_a", 1, created), at(t, "tnt_a", "grt_a", 2, revoked),
+			at(t, "tnt_a", "grt_a", 1, created)}, false},
+	} {
+		s := New()
+		for _, e := range c.events {
+			if err := s.Apply(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.Grants("tnt_a"); len(got) != 1 || got[0].Revoked == c.active {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if got := s.Grants("tnt_b"); len(got) != 0 {
+			t.Errorf("%s: another tenant has %+v", name, got)
+		}
+	}
+}
+
+func TestConnectionKeepsItsToolsWhenItIsDefinedAnew(t *testing.T) {
+	s := New()
+	for _, e := range []eventlog.Stored{
+		at(t, "tnt_a", "con_a", 1, connection.Defined{Connection: "con_a"}),
+		at(t, "tnt_a", "con_a", 2, connection.Listed{Connection: "con_a", Tools: []connection.Tool{{Name: "get"}}}),
+		at(t, "tnt_a", "con_a", 3, connection.Defined{Connection: "con_a", Trusted: true}),
+	} {
+		if err := s.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := s.Connections("tnt_a"); len(c) != 1 || !c[0].Trusted || len(s.Tools("tnt_a", "con_a")) != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestAgentDefinitions(t *testing.T) {
+	good := agent.Defined{Agent: "agt_a", Hosting: agent.Hosted, Model: agent.Model{Protocol: "openai", URL: "https://models.example/v1", Name: "m"}}
+	if err := CheckAgent(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*agent.Defined){
+		"no hosting":         func(a *agent.Defined) { a.Hosting = "" },
+		"no model":           func(a *agent.Defined) { a.Model = agent.Model{} },
+		"file URL":           func(a *agent.Defined) { a.Model.URL = "file:///etc/passwd" },
+		"no name":            func(a *agent.Defined) { a.Model.Name = "" },
+		"private name":       func(a *agent.Defined) { a.Model.Private = []string{"internal:80"} },
+		"negative budget":    func(a *agent.Defined) { a.Budgets.Steps = -1 },
+		"egress to nowhere":  func(a *agent.Defined) { a.Runtime.Egress = []agent.Egress{{}} },
+		"external and model": func(a *agent.Defined) { a.Hosting = agent.External },
+	} {
+		a := good
+		change(&a)
+		if err := CheckAgent(a); problem.CodeOf(err) != problem.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	good.Body.Instructions = strings.Repeat("x", maxInstructions+1)
+	if err := CheckAgent(good); problem.CodeOf(err) != problem.TooLarge {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,128 @@
+// Package peers asks the other services, in the name of a member. What they refuse comes back as their problem.
+package peers
+
+import (
+	"context"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/services/gateway/internal/auth"
+)
+
+// Ear hears the control stream.
+type Ear interface {
+	Wait(ctx context.Context, seq uint64) error
+}
+
+// Peers are the services that the gateway asks.
+type Peers struct {
+	conn *bus.Conn
+	ear  Ear
+}
+
+// New makes peers on a connection. ear is the gateway's own view of the control stream.
+func New(conn *bus.Conn, ear Ear) *Peers { return &Peers{conn: conn, ear: ear} }
+
+// seenWithin is how long the answer to a definition waits until this instance has heard it too.
+const seenWithin = 2 * time.Second
+
+// Seen waits until this instance has heard what was defined, so that whoever asked reads what they wrote. It is a
+// courtesy: what is recorded stays so when the wait is over before.
+func (p *Peers) Seen(ctx context.Context, seq uint64) {
+	ctx, cancel := context.WithTimeout(ctx, seenWithin)
+	defer cancel()
+	_ = p.ear.Wait(ctx, seq)
+}
+
+func (p *Peers) define(ctx context.Context, who auth.Identity, to schemas.Service, method string, q any) (ask.Sequence, error) {
+	a, err := rpc.Ask[ask.Sequence](ctx, p.conn, to, method, who.Caller(), q)
+	if err == nil {
+		p.Seen(ctx, a.Seq)
+	}
+	return a, err
+}
+
+// DefineConnection asks the broker.
+func (p *Peers) DefineConnection(ctx context.Context, who auth.Identity, q ask.DefineConnection) (ask.Sequence, error) {
+	return p.define(ctx, who, schemas.Toolbroker, "connection_define", q)
+}
+
+// CreateGrant asks approvals.
+func (p *Peers) CreateGrant(ctx context.Context, who auth.Identity, q ask.CreateGrant) (ask.Sequence, error) {
+	return p.define(ctx, who, schemas.Approvals, "grant_create", q)
+}
+
+// RevokeGrant asks approvals, which answers when the broker has confirmed.
+func (p *Peers) RevokeGrant(ctx context.Context, who auth.Identity, q ask.RevokeGrant) (ask.Sequence, error) {
+	return rpc.Ask[ask.Sequence](ctx, p.conn, schemas.Approvals, "grant_revoke", who.Caller(), q)
+}
+
+// DefineTrigger asks webhooks.
+func (p *Peers) DefineTrigger(ctx context.Context, who auth.Identity, q ask.DefineTrigger) (ask.Sequence, error) {
+	return p.define(ctx, who, schemas.Webhooks, "trigger_define", q)
+}
+
+// DefineHook asks webhooks.
+func (p *Peers) DefineHook(ctx context.Context, who auth.Identity, q ask.DefineHook) (ask.Done, error) {
+	return rpc.Ask[ask.Done](ctx, p.conn, schemas.Webhooks, "hook_define", who.Caller(), q)
+}
+
+// DefineEnvironment asks environments.
+func (p *Peers) DefineEnvironment(ctx context.Context, who auth.Identity, q ask.DefineEnvironment) (ask.Sequence, error) {
+	return p.define(ctx, who, schemas.Environments, "environment_define", q)
+}
+
+// SetModelKey asks the agent loop.
+func (p *Peers) SetModelKey(ctx context.Context, who auth.Identity, q ask.SetModelKey) (ask.Done, error) {
+	return rpc.Ask[ask.Done](ctx, p.conn, schemas.Agentloop, "model_key_set", who.Caller(), q)
+}
+
+// StartRun asks the agent loop.
+func (p *Peers) StartRun(ctx context.Context, who auth.Identity, q ask.StartRun) (ask.Started, error) {
+	return rpc.Ask[ask.Started](ctx, p.conn, schemas.Agentloop, "run_start", who.Caller(), q)
+}
+
+// CancelRun asks the agent loop.
+func (p *Peers) CancelRun(ctx context.Context, who auth.Identity, q ask.CancelRun) (ask.Done, error) {
+	return rpc.Ask[ask.Done](ctx, p.conn, schemas.Agentloop, "run_cancel", who.Caller(), q)
+}
+
+// Approvals asks approvals.
+func (p *Peers) Approvals(ctx context.Context, who auth.Identity, q ask.ListApprovals) (ask.Approvals, error) {
+	return rpc.Ask[ask.Approvals](ctx, p.conn, schemas.Approvals, "approval_list", who.Caller(), q)
+}
+
+// Decide asks approvals.
+func (p *Peers) Decide(ctx context.Context, who auth.Identity, q ask.DecideApproval) (ask.Approval, error) {
+	return rpc.Ask[ask.Approval](ctx, p.conn, schemas.Approvals, "approval_decide", who.Caller(), q)
+}
+
+// Runs asks the ledger.
+func (p *Peers) Runs(ctx context.Context, who auth.Identity, q ask.Runs) (ask.RunPage, error) {
+	return rpc.Ask[ask.RunPage](ctx, p.conn, schemas.Ledger, "runs", who.Caller(), q)
+}
+
+// Events asks the ledger.
+func (p *Peers) Events(ctx context.Context, who auth.Identity, q ask.Events) (ask.EventPage, error) {
+	return rpc.Ask[ask.EventPage](ctx, p.conn, schemas.Ledger, "events", who.Caller(), q)
+}
+
+// Timeline asks the ledger what happened in a run. Problems: not_found.
+func (p *Peers) Timeline(ctx context.Context, who auth.Identity, q ask.Timeline) (ask.EventPage, error) {
+	return rpc.Ask[ask.EventPage](ctx, p.conn, schemas.Ledger, "timeline", who.Caller(), q)
+}
+
+// Position asks the ledger how far it has recorded.
+func (p *Peers) Position(ctx context.Context, who auth.Identity) (ask.Cursor, error) {
+	return rpc.Ask[ask.Cursor](ctx, p.conn, schemas.Ledger, "position", who.Caller(), ask.Position{})
+}
+
+// Verify asks the ledger to prove itself, which takes longer the more there is.
+func (p *Peers) Verify(ctx context.Context, who auth.Identity) (ask.Verified, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return rpc.Ask[ask.Verified](ctx, p.conn, schemas.Ledger, "verify", who.Caller(), ask.Verify{})
+}

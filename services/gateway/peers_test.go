@@ -1,0 +1,247 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/libs/testkit/buskit"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+// peersFake stands in for the services that the gateway asks: it answers on the bus as their users, and remembers.
+type peersFake struct {
+	mu        sync.Mutex
+	asked     []asked
+	recorded  []ask.Event
+	approvals []ask.Approval
+	runs      []ask.RunRow
+	away      bool // the ledger does not answer events
+}
+
+// asked is a question that a service got.
+type asked struct {
+	method string
+	who    rpc.Caller
+	body   any
+}
+
+func newPeers(t *testing.T, b *buskit.Bus) *peersFake {
+	t.Helper()
+	f := &peersFake{}
+	serve := func(service schemas.Service, register func(*rpc.Server) error) {
+		srv, err := rpc.NewServer(b.Conn(t, string(service)), service, "0.0.0", b.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(srv.Close)
+		if err := register(srv); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sequence := ask.Sequence{}
+	serve(schemas.Agentloop, func(s *rpc.Server) error {
+		return first(
+			handle(f, s, "run_start", ask.StartRun{}, func(q ask.StartRun) (ask.Started, error) {
+				if q.Agent == "agt_nobody" {
+					return ask.Started{}, problem.New(problem.NotFound, "there is no agent %s", q.Agent)
+				}
+				return ask.Started{Run: "run_1", Seq: 7}, nil
+			}),
+			handle(f, s, "run_cancel", ask.CancelRun{}, func(ask.CancelRun) (ask.Done, error) { return ask.Done{}, nil }),
+			handle(f, s, "model_key_set", ask.SetModelKey{}, func(ask.SetModelKey) (ask.Done, error) { return ask.Done{}, nil }),
+		)
+	})
+	serve(schemas.Toolbroker, func(s *rpc.Server) error {
+		return handle(f, s, "connection_define", ask.DefineConnection{}, func(ask.DefineConnection) (ask.Sequence, error) { return sequence, nil })
+	})
+	serve(schemas.Webhooks, func(s *rpc.Server) error {
+		return first(
+			handle(f, s, "trigger_define", ask.DefineTrigger{}, func(ask.DefineTrigger) (ask.Sequence, error) { return sequence, nil }),
+			handle(f, s, "hook_define", ask.DefineHook{}, func(ask.DefineHook) (ask.Done, error) { return ask.Done{}, nil }),
+		)
+	})
+	serve(schemas.Environments, func(s *rpc.Server) error {
+		return handle(f, s, "environment_define", ask.DefineEnvironment{}, func(ask.DefineEnvironment) (ask.Sequence, error) { return sequence, nil })
+	})
+	serve(schemas.Approvals, func(s *rpc.Server) error {
+		return first(
+			handle(f, s, "grant_create", ask.CreateGrant{}, func(ask.CreateGrant) (ask.Sequence, error) { return sequence, nil }),
+			handle(f, s, "grant_revoke", ask.RevokeGrant{}, func(ask.RevokeGrant) (ask.Sequence, error) { return sequence, nil }),
+			handle(f, s, "approval_list", ask.ListApprovals{}, f.listApprovals),
+			handle(f, s, "approval_decide", ask.DecideApproval{}, f.decide),
+		)
+	})
+	serve(schemas.Ledger, func(s *rpc.Server) error {
+		return first(
+			handle(f, s, "events", ask.Events{}, f.events),
+			handle(f, s, "timeline", ask.Timeline{}, f.timeline),
+			handle(f, s, "runs", ask.Runs{}, func(ask.Runs) (ask.RunPage, error) { return ask.RunPage{Runs: slices.Clone(f.runs)}, nil }),
+			handle(f, s, "position", ask.Position{}, func(ask.Position) (ask.Cursor, error) { return f.position(), nil }),
+			handle(f, s, "verify", ask.Verify{}, func(ask.Verify) (ask.Verified, error) { return ask.Verified{Verdict: "verified", Leaves: 3}, nil }),
+		)
+	})
+	return f
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func handle[Q, A any](f *peersFake, s *rpc.Server, method string, _ Q, answer func(Q) (A, error)) error {
+	return rpc.Handle(s, method, func(_ context.Context, who rpc.Caller, q Q) (A, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.asked = append(f.asked, asked{method, who, q})
+		return answer(q)
+	})
+}
+
+// last gives the newest question of a method.
+func (f *peersFake) last(method string) (asked, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range slices.Backward(f.asked) {
+		if a.method == method {
+			return a, true
+		}
+	}
+	return asked{}, false
+}
+
+func (f *peersFake) listApprovals(q ask.ListApprovals) (ask.Approvals, error) {
+	var out ask.Approvals
+	for _, a := range f.approvals {
+		if !q.Open || a.State == "waiting" {
+			out.Approvals = append(out.Approvals, a)
+		}
+	}
+	return out, nil
+}
+
+func (f *peersFake) decide(q ask.DecideApproval) (ask.Approval, error) {
+	for i, a := range f.approvals {
+		if a.Approval == q.Approval {
+			if a.Digest != q.Digest {
+				return ask.Approval{}, problem.New(problem.Conflict, "the decision is about something else")
+			}
+			f.approvals[i].State = map[bool]string{true: "approved", false: "denied"}[q.Approve]
+			return f.approvals[i], nil
+		}
+	}
+	return ask.Approval{}, problem.New(problem.NotFound, "there is no approval %s", q.Approval)
+}
+
+func (f *peersFake) position() (c ask.Cursor) {
+	for _, e := range f.recorded {
+		if e.Stream == string(schemas.Control) {
+			c.Control = e.Seq
+		} else {
+			c.Activity = e.Seq
+		}
+	}
+	return c
+}
+
+func (f *peersFake) events(q ask.Events) (ask.EventPage, error) {
+	if f.away {
+		return ask.EventPage{}, problem.New(problem.Unavailable, "the ledger rests")
+	}
+	if q.Limit == 0 {
+		q.Limit = 2 // small pages, so that followers have to go on
+	}
+	page := ask.EventPage{Next: q.After}
+	for _, e := range f.recorded {
+		next := &page.Next.Activity
+		after := q.After.Activity
+		if e.Stream == string(schemas.Control) {
+			next, after = &page.Next.Control, q.After.Control
+		}
+		if e.Seq <= after {
+			continue
+		}
+		if len(page.Events) == q.Limit {
+			page.More = true
+			break
+		}
+		*next = e.Seq
+		var envelope schemas.Envelope
+		_ = json.Unmarshal(e.Raw, &envelope) // what cannot be read matches no filter
+		kind, _ := path.Match(q.Kind, e.Kind)
+		if q.Run != "" && envelope.Run != q.Run || q.Kind != "" && !kind || q.Actor != "" && envelope.Actor != q.Actor {
+			continue
+		}
+		page.Events = append(page.Events, e)
+	}
+	return page, nil
+}
+
+func (f *peersFake) timeline(q ask.Timeline) (ask.EventPage, error) {
+	page, err := f.events(ask.Events{Run: q.Run, After: ask.Cursor{Activity: q.After}, Limit: 5})
+	if err == nil && q.After == 0 && len(page.Events) == 0 {
+		err = problem.New(problem.NotFound, "there is no run %s", q.Run)
+	}
+	return page, err
+}
+
+// record adds an event to what the ledger has, as it would be on the bus.
+func (f *peersFake) record(t *testing.T, run id.Run, actor string, ev schemas.Event) {
+	t.Helper()
+	data, err := json.Marshal(ev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	entry := schemas.EntryOf(ev)
+	seq := uint64(len(f.recorded) + 1)
+	at := schemas.SubjectOf("tnt_main", entry.Kind, string(run), "")
+	if len(entry.Routes) > 0 {
+		at.Route = entry.Routes[0]
+	}
+	raw, err := json.Marshal(schemas.Envelope{
+		SpecVersion: "1.0", ID: id.Event(fmt.Sprintf("evt_%d", seq)), Source: "/test", Type: schemas.TypeOf(entry), Subject: at.Noun + "/" + at.Key,
+		Time: time.Date(2026, 11, 30, 12, 0, int(seq), 0, time.UTC), ContentType: "application/json",
+		Tenant: "tnt_main", Actor: actor, Run: run, Data: data,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.recorded = append(f.recorded, ask.Event{Stream: string(entry.Stream), Seq: seq, Subject: at.String(), Kind: entry.Kind, Raw: raw, StoredAt: time.Now()})
+}
+
+func (f *peersFake) setAway(away bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.away = away
+}
+
+func (f *peersFake) wait(a ask.Approval) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.approvals = append(f.approvals, a)
+}
+
+// aWaiting is an approval that waits.
+func aWaiting(args string) ask.Approval {
+	return ask.Approval{State: "waiting", Requested: approval.Requested{
+		Approval: "apr_1", Call: "call_1", Run: "run_1", Agent: "agt_triage", Tool: "github.create_issue_comment", Grant: "grt_comments",
+		Digest: "sha256:5f0c3b", Reason: "the grant asks a person for every call", ExpiresAt: time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC),
+		Body: approval.Shown{Args: json.RawMessage(args)},
+	}}
+}

@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/services/gateway/internal/api"
+	"github.com/execwarden/execwarden/services/gateway/internal/auth"
+	"github.com/execwarden/execwarden/services/gateway/internal/console"
+	"github.com/execwarden/execwarden/services/gateway/internal/control"
+	"github.com/execwarden/execwarden/services/gateway/internal/edge"
+	"github.com/execwarden/execwarden/services/gateway/internal/follow"
+	"github.com/execwarden/execwarden/services/gateway/internal/peers"
+)
+
+// Service is the gateway.
+type Service struct {
+	cfg   Config
+	deps  boot.Deps
+	log   *slog.Logger
+	state *control.State
+	view  *eventlog.View
+
+	ready chan struct{} // closed once addr is set
+	addr  net.Addr
+}
+
+// New makes the service.
+func New(cfg Config, deps boot.Deps) (*Service, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, state: control.New(), ready: make(chan struct{})}
+	s.view = deps.View(s.apply)
+	return s, nil
+}
+
+// Addr waits until the service takes requests and gives the address on which it does. A service that has ended never
+// does again.
+func (s *Service) Addr(ctx context.Context) (net.Addr, error) {
+	select {
+	case <-s.ready:
+		return s.addr, nil
+	case <-ctx.Done():
+		return nil, problem.Wrap(ctx.Err(), problem.Timeout, "the gateway does not take requests yet")
+	}
+}
+
+// Run works until ctx ends and running requests have been answered. It may be called once.
+func (s *Service) Run(ctx context.Context) error {
+	people, err := auth.OpenPeople(ctx, s.deps.Conn, s.deps.Log)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.view.Run(ctx) })
+	group.Go(func() error { return s.serve(ctx, people) })
+	return group.Wait()
+}
+
+func (s *Service) serve(ctx context.Context, people *auth.People) error {
+	var heard uint64
+	if s.cfg.OwnerTokenFile != "" {
+		var err error
+		if heard, err = people.EnsureOwner(ctx, s.cfg.OwnerTokenFile); err != nil {
+			return err
+		}
+	}
+	// Nobody is let in before it is known who is who.
+	if err := s.view.Wait(ctx, heard); err != nil {
+		return nil // only the end of ctx ends the wait
+	}
+	var dial net.ListenConfig
+	listener, err := dial.Listen(ctx, "tcp", s.cfg.Listen)
+	if err != nil {
+		return problem.Wrap(err, problem.Invalid, "listen %s", s.cfg.Listen)
+	}
+	defer listener.Close() // also after serving, which has closed it then
+	handler, stop, err := s.handler(people, listener.Addr())
+	if err != nil {
+		return err
+	}
+	defer stop()
+	s.addr = listener.Addr()
+	close(s.ready)
+	s.log.Info("gateway", "listen", s.addr.String(), "url", s.cfg.site(s.addr).String())
+	return boot.Serve(ctx, listener, handler, s.log)
+}
+
+// handler puts the faces together.
+func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, stop func(), err error) {
+	site := edge.NewSite(s.cfg.site(addr), s.cfg.hosts())
+	gate := auth.NewGate(people, members{s.state, s.view}, site.Secure())
+	peers := peers.New(s.deps.Conn, s.view)
+	hub := follow.New(peers, gate.Recheck, s.cfg.MaxTails)
+
+	mux := http.NewServeMux()
+	(&api.API{Gate: gate, Site: site, State: s.state, Peers: peers, Hub: hub, Log: s.deps.Log, Note: s.log}).Register(mux)
+	(&console.Console{Gate: gate, Site: site, Peers: peers, Hub: hub, Note: s.log}).Register(mux)
+	if h, err = edge.Handler(site, mux, s.deps.Metrics); err != nil {
+		return nil, nil, err
+	}
+	err = s.deps.Metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "execwarden_event_streams", Help: "Event streams that are open.",
+	}, func() float64 { return float64(hub.Readers()) }))
+	if err != nil {
+		return nil, nil, err
+	}
+	stop, err = hub.Listen(s.deps.Conn)
+	return h, stop, err
+}
+
+func (s *Service) apply(e eventlog.Stored) {
+	if err := s.state.Apply(e); err != nil {
+		s.log.Warn("control event not applied", "seq", e.Seq, "err", err)
+	}
+}
+
+// members answers who is a member from the view. That somebody is not there says nothing while it is behind.
+type members struct {
+	state *control.State
+	view  *eventlog.View
+}
+
+func (m members) Role(tenant id.Tenant, who id.Member) (member.Role, bool, error) {
+	role, ok := m.state.Role(tenant, who)
+	if !ok {
+		return "", false, m.view.Current()
+	}
+	return role, true, nil
+}
+
+var _ boot.Service = (*Service)(nil)
