@@ -22,19 +22,21 @@ certificates() {
 	return 1
 }
 
-[ $# -gt 0 ] || set -- agentloop runtime toolbroker approvals environments ledger gateway webhooks
+[ $# -gt 0 ] || set -- agentloop runtime toolbroker approvals environments ledger gateway webhooks provisioner
 
 certs=$(certificates)
-build "$probe" deploy/probe/main.go
+build "$probe" ./tools/probe
 for service; do
 	root=.bin/image/$service
 	rm -rf "$root"
 	mkdir -p "$root/etc/ssl/certs"
-	build "$root/service" "./services/$service/cmd/$service"
+	case $service in
+	provisioner) build "$root/service" ./tools/execwarden ;;
+	*) build "$root/service" "./services/$service/cmd/$service" ;;
+	esac
 	cp "$probe" "$root/probe"
 	cp "$certs" "$root/etc/ssl/certs/ca-certificates.crt"
-	case $service in
-	runtime) build "$root/jsworker" ./services/runtime/cmd/jsworker ;;
-	environments) build "$root/shim" ./services/environments/cmd/shim ;;
-	esac
+	if [ "$service" = runtime ]; then
+		build "$root/jsworker" ./services/runtime/cmd/jsworker
+	fi
 done

@@ -96,6 +96,9 @@ func (e Envelope) Decode() (Event, error) {
 	if !ok || TypeOf(entry) != e.Type {
 		return nil, fmt.Errorf("%w: %s", ErrUnknownKind, e.Type)
 	}
+	if !bytes.HasPrefix(bytes.TrimLeft(e.Data, " \t\r\n"), []byte("{")) {
+		return nil, fmt.Errorf("data of %s is not an object", e.Type) // null would pass for an event of zero values
+	}
 	v := reflect.New(entry.Type)
 	if err := json.Unmarshal(e.Data, v.Interface()); err != nil {
 		return nil, fmt.Errorf("data of %s: %w", e.Type, err)

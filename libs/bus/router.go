@@ -34,8 +34,16 @@ type Heard struct {
 func (h Heard) Again() bool { return h.Deliveries > 1 }
 
 // Handler decides what a heard event leads to. An error hands the message back, to be tried again without limit:
-// only what cannot be decoded is ever put aside.
+// only what cannot be decoded is ever put aside, by the router or by an error that Undecodable made.
 type Handler func(ctx context.Context, h Heard) error
+
+// undecodable marks the error of a handler that found no sense in an event.
+type undecodable struct{ error }
+
+func (u undecodable) Unwrap() error { return u.error }
+
+// Undecodable makes an error that puts the message aside: no later try can make sense of it.
+func Undecodable(reason error) error { return undecodable{reason} }
 
 // Router runs a service's handlers.
 type Router struct {
@@ -133,7 +141,12 @@ func (r *Router) hear(m *message.Message, durable string, handle Handler) (err e
 	if err != nil {
 		return r.putAside(ctx, durable, at, m, err)
 	}
-	return handle(ctx, Heard{Delivery: d, At: at, Envelope: envelope, Event: event})
+	err = handle(ctx, Heard{Delivery: d, At: at, Envelope: envelope, Event: event})
+	var senseless undecodable
+	if errors.As(err, &senseless) {
+		return r.putAside(ctx, durable, at, m, senseless.error)
+	}
+	return err
 }
 
 // putAside stores what cannot be decoded with the reason. Storing comes before acknowledging: a crash between the

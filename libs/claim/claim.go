@@ -127,11 +127,14 @@ func (h *Held) renewUntil(ctx context.Context, done <-chan struct{}, lapse conte
 		}
 		next := h.record
 		next.Deadline = h.claims.now().Add(life)
-		attempt, cancel := context.WithTimeout(ctx, renew)
+		attempt, cancel := context.WithTimeout(ctx, renew/2) // the other half is for renewed
 		revision, err := h.claims.kv.Update(attempt, h.key, next.bytes(), h.revision)
 		cancel()
 		if err == nil {
 			h.record, h.revision = next, revision
+			continue
+		}
+		if h.renewed(ctx) {
 			continue
 		}
 		if h.claims.now().After(h.record.Deadline.Add(-margin - renew)) {
@@ -139,6 +142,24 @@ func (h *Held) renewUntil(ctx context.Context, done <-chan struct{}, lapse conte
 			return
 		}
 	}
+}
+
+// renewed says whether a renewal that failed is there all the same: of one whose answer got lost only the revision is
+// missing, and without it no later one would succeed.
+func (h *Held) renewed(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, renew/2)
+	defer cancel()
+	entry, err := h.claims.kv.Get(ctx, h.key)
+	if err != nil {
+		return false
+	}
+	var there record
+	if json.Unmarshal(entry.Value(), &there) != nil || there.Owner != h.record.Owner || there.Epoch != h.record.Epoch ||
+		entry.Revision() <= h.revision {
+		return false
+	}
+	h.record, h.revision = there, entry.Revision()
+	return true
 }
 
 func (r record) bytes() []byte {

@@ -49,7 +49,11 @@ func (l *Log) ReadAt(ctx context.Context, stream schemas.Stream, seq uint64) (St
 		if m.Sequence != seq {
 			break
 		}
-		return l.stored(ctx, stream, m)
+		s, err := l.stored(ctx, stream, m)
+		if errors.Is(err, errUndecodable) {
+			break // it says nothing, as for Read
+		}
+		return s, err
 	}
 	return Stored{}, problem.New(problem.NotFound, "no event at %s:%d", stream, seq)
 }

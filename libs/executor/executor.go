@@ -112,6 +112,11 @@ func (g *Gate) Accept(ctx context.Context, h bus.Heard) (*Work, error) {
 	if err := w.Permit.Covers(w.Tenant, w.Requested, admitted.Requested); err != nil {
 		return w, err
 	}
+	// The event alone names the grant that a revocation is matched with, and how much of the control stream to wait
+	// for; only the permit's word on both is signed.
+	if w.Permit.Grant != admitted.Grant || w.Permit.Control != admitted.Control || w.Permit.Tool != admitted.Tool {
+		return w, problem.New(problem.Denied, "the admission is not what its permit says")
+	}
 	if digest := permit.Digest(w.Requested.Body.Args); digest != w.Permit.ArgsDigest {
 		return w, problem.New(problem.Denied, "the arguments are not those that were admitted")
 	}

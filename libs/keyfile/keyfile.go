@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/execwarden/execwarden/libs/problem"
@@ -48,20 +49,35 @@ func Read(path string) (string, error) {
 // Write keeps a secret in a file, whole and durable or not at all.
 func Write(path, text string) error {
 	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	// One that a crash left, or that somebody put there, is not written into: it may be open to others.
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return problem.Wrap(err, problem.Invalid, "key file %s cannot be made", path)
+	}
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return problem.Wrap(err, problem.Invalid, "key file %s cannot be made", path)
 	}
 	_, err = io.WriteString(f, text+"\n")
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		// A crash before this leaves a .new file that the next start writes over; after it, the whole key.
+		// A crash before this leaves a .new file that the next start removes; after it, the whole key.
 		err = os.Rename(tmp, path)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(path)) // else a loss of power could forget a key that secrets are sealed under by now
 	}
 	if err != nil {
 		return problem.Wrap(err, problem.Invalid, "key file %s cannot be made", path)
 	}
 	return nil
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // Parse reads a private key from its text: the seed in base64.

@@ -13,7 +13,9 @@ import (
 const MaxArgs = 256 << 10
 
 // CanonicalArgs checks that raw is one JSON object and gives the bytes that stand for it everywhere: compact, as the
-// caller ordered it. Duplicate keys are refused, since two readers could take different ones.
+// caller ordered it, and with <, > and & escaped as encoding/json does when the event that carries them is written: a
+// digest over another spelling would not be that of the stored arguments. Duplicate keys are refused, since two
+// readers could take different ones.
 func CanonicalArgs(raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) > MaxArgs {
 		return nil, problem.New(problem.TooLarge, "the arguments are %d bytes, over %d", len(raw), MaxArgs)
@@ -30,9 +32,13 @@ func CanonicalArgs(raw json.RawMessage) (json.RawMessage, error) {
 	if dec.More() {
 		return nil, problem.New(problem.Invalid, "there is more after the argument object")
 	}
-	var out bytes.Buffer
-	if err := json.Compact(&out, raw); err != nil {
+	var compact, out bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
 		return nil, problem.Wrap(err, problem.Invalid, "the arguments are not a JSON object")
+	}
+	json.HTMLEscape(&out, compact.Bytes())
+	if out.Len() > MaxArgs {
+		return nil, problem.New(problem.TooLarge, "the arguments are %d bytes when escaped, over %d", out.Len(), MaxArgs)
 	}
 	return out.Bytes(), nil
 }

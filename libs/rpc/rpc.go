@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -131,6 +133,13 @@ func serve[Q, A any](s *Server, method string, r micro.Request, decide func(cont
 	ctx, span := otel.Tracer("execwarden/rpc").Start(ctx, string(s.service)+"."+method, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
 
+	defer func() {
+		// One question must not end the process, and with it everybody else's work.
+		if cause := recover(); cause != nil {
+			s.log.ErrorContext(ctx, "rpc panic", "method", method, "cause", cause, "stack", string(debug.Stack()))
+			respond(s, r, nil, problem.New(problem.Internal, "an internal fault; the service's log has the cause"))
+		}
+	}()
 	var q question
 	var body Q
 	err := decode(r.Data(), &q)
@@ -139,6 +148,11 @@ func serve[Q, A any](s *Server, method string, r micro.Request, decide func(cont
 	}
 	if err != nil {
 		respond(s, r, nil, problem.Wrap(err, problem.Invalid, "the request is not what %s.%s takes", s.service, method))
+		return
+	}
+	// A tenant becomes part of subjects: "*" would read everybody's.
+	if _, err := id.Parse[id.Tenant](string(q.Tenant)); err != nil {
+		respond(s, r, nil, problem.Wrap(err, problem.Invalid, "the caller's tenant is not an id"))
 		return
 	}
 	q.Service = schemas.Service(r.Subject()[strings.LastIndexByte(r.Subject(), '.')+1:])
@@ -155,7 +169,13 @@ func serve[Q, A any](s *Server, method string, r micro.Request, decide func(cont
 func decode(raw []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
-	return dec.Decode(into)
+	if err := dec.Decode(into); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more after the JSON value")
+	}
+	return nil
 }
 
 func respond(s *Server, r micro.Request, body any, err error) {

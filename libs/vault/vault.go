@@ -74,14 +74,14 @@ func Open(ctx context.Context, conn *bus.Conn, master *Master) (*Vault, error) {
 
 // Put seals a secret under name, in place of any that was there, and gives its fingerprint.
 func (v *Vault) Put(ctx context.Context, tenant id.Tenant, name string, s Secret) (fingerprint string, err error) {
-	if s.Empty() || len(s.text) > MaxSecret {
+	if s.Empty() || len(s.Reveal()) > MaxSecret {
 		return "", problem.New(problem.Invalid, "a secret has 1 to %d bytes", MaxSecret)
 	}
 	identity, err := v.tenantKey(ctx, tenant)
 	if err != nil {
 		return "", err
 	}
-	sealed, err := seal(identity.Recipient(), s.text)
+	sealed, err := seal(identity.Recipient(), s.Reveal())
 	if err != nil {
 		return "", err
 	}
@@ -105,7 +105,7 @@ func (v *Vault) Get(ctx context.Context, tenant id.Tenant, name string) (Secret,
 		return Secret{}, err
 	}
 	text, err := open(identity, entry.Value())
-	return Secret{text}, err
+	return NewSecret(text), err
 }
 
 // tenantKey opens the tenant's key of this purpose, or makes it.
@@ -145,7 +145,7 @@ func (v *Vault) key(tenant id.Tenant, name string) string {
 
 // Fingerprint tells secrets apart and opens nothing: 12 hex digits of the SHA-256.
 func Fingerprint(s Secret) string {
-	sum := sha256.Sum256([]byte(s.text))
+	sum := sha256.Sum256([]byte(s.Reveal()))
 	return hex.EncodeToString(sum[:6])
 }
 

@@ -98,7 +98,7 @@ func Parse[T ID](text string) (T, error) {
 	var zero T
 	name, ok := strings.CutPrefix(text, zero.prefix()+"_")
 	if !ok || !ValidName(name) {
-		return "", fmt.Errorf("%.80q is not an id of the form %s_...", text, zero.prefix())
+		return "", fmt.Errorf("%.80q is not an id that starts with %s_", text, zero.prefix())
 	}
 	return T(text), nil
 }

@@ -46,22 +46,22 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	}
 	c := upstream.Call{Call: w.Admitted.Call, Tool: short, Args: w.Requested.Body.Args, Effect: w.Requested.Effect}
 	if known.Tool.Effect == connection.Pure {
-		outcome, err := s.attempt(work, provider, c, w, def)
+		end, err := s.attempt(work, provider, c, w, def)
 		if err != nil {
 			return err
 		}
-		return s.gate.Settle(ctx, w, outcome)
+		return s.settle(ctx, w, end)
 	}
 	held, err := s.gate.Claim(ctx, w)
 	if err != nil {
 		return err // somebody makes it, or did until a moment ago; heard again, its outcome or a lapsed claim is there
 	}
-	var outcome schemas.Event
+	var end ending
 	held.Keep(work, func(work context.Context) {
 		if held.TakenOver() {
-			outcome, err = s.takeOver(work, provider, known.Tool.Effect, c, w, def)
+			end, err = s.takeOver(work, provider, known.Tool.Effect, c, w, def)
 		} else {
-			outcome, err = s.attempt(work, provider, c, w, def)
+			end, err = s.attempt(work, provider, c, w, def)
 		}
 	})
 	if err != nil {
@@ -69,27 +69,47 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	}
 	// A crash here: the effect is done and nobody knows. The admission is heard again, the claim has lapsed by then,
 	// and takeOver finds the effect out.
-	return s.gate.Settle(ctx, w, outcome)
+	return s.settle(ctx, w, end)
+}
+
+// ending is how a call ended. late is what the provider answered although the grant had been revoked meanwhile: kept
+// for auditors, never shown to a model.
+type ending struct {
+	outcome schemas.Event
+	late    *upstream.Result
+}
+
+func (s *Service) settle(ctx context.Context, w *executor.Work, end ending) error {
+	if err := s.gate.Settle(ctx, w, end.outcome); err != nil || end.late == nil {
+		return err
+	}
+	return s.gate.Settle(ctx, w, call.Late{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Body: call.Result{Result: end.late.Content}})
 }
 
 // attempt makes the call once and says how it ended. An error is no outcome: the process is ending, or could not
 // keep its claim, and whoever hears the admission next finds out.
-func (s *Service) attempt(ctx context.Context, p upstream.Provider, c upstream.Call, w *executor.Work, def connection.Defined) (schemas.Event, error) {
+func (s *Service) attempt(ctx context.Context, p upstream.Provider, c upstream.Call, w *executor.Work, def connection.Defined) (ending, error) {
 	began := s.now()
 	call, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer cancel()
 	result, err := p.Call(call, c)
 	if err != nil && ctx.Err() != nil && !executor.Revoked(ctx) {
-		return nil, problem.Wrap(err, problem.Unavailable, "the call was cut off")
+		return ending{}, problem.Wrap(err, problem.Unavailable, "the call was cut off")
 	}
-	outcome := s.outcome(ctx, result, err, w, def)
-	s.metrics.upstream.WithLabelValues(string(def.Type), outcome.Kind()).Observe(s.now().Sub(began).Seconds())
-	return outcome, nil
+	end := ending{outcome: s.outcome(ctx, result, err, w, def)}
+	if err == nil && executor.Revoked(ctx) {
+		end = ending{outcome: s.revoked(w), late: &result}
+		if s.writes(w) {
+			end.outcome = s.unknown(w, "the grant was revoked while the provider worked on the call; what it answered is recorded as late")
+		}
+	}
+	s.metrics.upstream.WithLabelValues(string(def.Type), end.outcome.Kind()).Observe(s.now().Sub(began).Seconds())
+	return end, nil
 }
 
 // takeOver ends a call whose earlier owner may have made it: by looking, by repeating what may be repeated, or by
 // saying that nobody can know.
-func (s *Service) takeOver(ctx context.Context, p upstream.Provider, effect connection.Effect, c upstream.Call, w *executor.Work, def connection.Defined) (schemas.Event, error) {
+func (s *Service) takeOver(ctx context.Context, p upstream.Provider, effect connection.Effect, c upstream.Call, w *executor.Work, def connection.Defined) (ending, error) {
 	switch effect {
 	case connection.Keyed:
 		return s.attempt(ctx, p, c, w, def)
@@ -97,16 +117,16 @@ func (s *Service) takeOver(ctx context.Context, p upstream.Provider, effect conn
 		result, found, err := p.Probe(ctx, c)
 		if err != nil {
 			// Looking changes nothing, so it is tried again for as long as it takes; the call stays open meanwhile.
-			return nil, problem.Wrap(err, problem.Unavailable, "the effect of an earlier attempt cannot be looked up now")
+			return ending{}, problem.Wrap(err, problem.Unavailable, "the effect of an earlier attempt cannot be looked up now")
 		}
 		if !found {
 			return s.attempt(ctx, p, c, w, def)
 		}
 		done := s.finished(w, def, result)
 		done.Recovered = true
-		return done, nil
+		return ending{outcome: done}, nil
 	}
-	return s.unknown(w, "an earlier attempt was cut off, and this tool's effect cannot be looked up"), nil
+	return ending{outcome: s.unknown(w, "an earlier attempt was cut off, and this tool's effect cannot be looked up")}, nil
 }
 
 func (s *Service) outcome(ctx context.Context, result upstream.Result, err error, w *executor.Work, def connection.Defined) schemas.Event {

@@ -62,7 +62,7 @@ func (g *Gate) Identify(r *http.Request) (Identity, error) {
 		who.session = true
 		return who, err
 	}
-	return Identity{}, problem.New(problem.Unauthenticated, "send an access token: Authorization: Bearer %s...", tokenPrefix)
+	return Identity{}, problem.New(problem.Unauthenticated, "log in, or send an access token: Authorization: Bearer %s...", tokenPrefix)
 }
 
 func (g *Gate) byToken(r *http.Request, header string) (Identity, error) {

@@ -27,6 +27,7 @@ type Console struct {
 }
 
 var (
+	// With htmx.org 4.0.1 and its SSE extension, as their authors publish them.
 	//go:embed static
 	static embed.FS
 	//go:embed pages/*.html

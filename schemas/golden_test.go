@@ -1,0 +1,260 @@
+package schemas_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/environment"
+	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/hook"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/key"
+	"github.com/execwarden/execwarden/schemas/ledger"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/run"
+	"github.com/execwarden/execwarden/schemas/script"
+	"github.com/execwarden/execwarden/schemas/session"
+	"github.com/execwarden/execwarden/schemas/tenant"
+	"github.com/execwarden/execwarden/schemas/token"
+	"github.com/execwarden/execwarden/schemas/trigger"
+)
+
+// update makes goldens that are missing. It never writes over one: what was released stays readable.
+var update = flag.Bool("update", false, "make missing goldens in testdata")
+
+const (
+	tenantA  = id.Tenant("tnt_main")
+	runA     = id.Run("run_01939a5b2c7d7e8f9a0b1c2d3e4f5a6b")
+	callA    = id.Call("call_5f0c1b2a3d4e8f60a1b2c3d4e5f60718")
+	sessionA = id.Session("ses_7a1b2c3d4e5f8a6b8c9d0e1f2a3b4c5d")
+	approveA = id.Approval("apr_2b3c4d5e6f708192a3b4c5d6e7f80910")
+	digestA  = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+)
+
+var (
+	at     = time.Date(2026, 11, 30, 12, 0, 0, 123456000, time.UTC)
+	triage = agent.Defined{
+		Agent: "agt_triage", Hosting: agent.Hosted, Removed: true, Body: agent.Body{Instructions: "Triage new issues."},
+		Model:   agent.Model{Protocol: "openai", URL: "https://models.example.com/v1", Name: "example-large", MaxOutputTokens: 4096, Private: []string{"10.1.2.3:8443"}},
+		Runtime: agent.Runtime{Enabled: true, Egress: []agent.Egress{{Hosts: []string{"status.example.com"}, Methods: []string{"GET"}, Private: []string{"10.1.2.4:443"}}}},
+		Budgets: agent.Budgets{Steps: 20, Calls: 40, Tokens: 200_000},
+	}
+	args   = json.RawMessage(`{"owner":"acme","repo":"shop","issue_number":7,"body":"On it."}`)
+	result = json.RawMessage(`{"id":42,"author":"triage-bot","body":"On it.","url":"https://github.com/acme/shop/issues/7#issuecomment-42"}`)
+)
+
+// samples has each kind of event with every field set, so that no field can be renamed without a golden saying so.
+var samples = []struct {
+	key   string
+	route call.Route
+	event schemas.Event
+}{
+	{"tnt_main", "", tenant.Created{Tenant: tenantA, Name: "Main"}},
+	{"mem_owner", "", member.Added{Member: "mem_owner", Role: member.Owner}},
+	{"tok_1a2b3c", "", token.Issued{Token: "tok_1a2b3c", Member: "mem_owner", Fingerprint: "9f86d081884c", ExpiresAt: at.AddDate(0, 1, 0)}},
+	{"key_1a2b3c", "", key.Published{Key: "key_1a2b3c", Purpose: "permit", Public: []byte("0123456789abcdef0123456789abcdef"), NotBefore: at, Signature: bytes.Repeat([]byte{7}, 64)}},
+	{"agt_triage", "", triage},
+	{"con_github", "", connection.Defined{Connection: "con_github", Type: connection.GitHub, URL: "https://api.github.com", Private: []string{"10.1.2.5:443"}, Trusted: true, Credential: "9f86d081884c", Removed: true}},
+	{"con_github", "", connection.Listed{Connection: "con_github", Tools: []connection.Tool{{Name: "add_issue_comment", Description: "Add a comment.", Schema: json.RawMessage(`{"type":"object"}`), Effect: connection.Probeable, Writes: true}}}},
+	{"grt_comment", "", grant.Created{Grant: "grt_comment", Agent: "agt_triage", Run: runA, Selector: grant.Selector{Tool: "github.add_issue_comment", Repos: []string{"acme/shop"}}, Approval: grant.Always, Tainted: true, ExpiresAt: at.AddDate(0, 0, 7)}},
+	{"grt_comment", "", grant.Revoked{Grant: "grt_comment", Agent: "agt_triage", Reason: "no longer needed"}},
+	{"trg_triage", "", trigger.Defined{Trigger: "trg_triage", Hook: "hook_github", Events: []string{"issues.opened"}, Repos: []string{"acme/shop"}, Agent: "agt_triage", Prompt: "Triage {{.Title}}", Removed: true}},
+	{"env_builder", "", environment.Registered{Environment: "env_builder", Driver: environment.Docker, Removed: true}},
+	{string(sessionA), "", session.Opened{Session: sessionA, Agent: "agt_triage"}},
+
+	{"dlv_3c4d5e", "", hook.Received{Delivery: "dlv_3c4d5e", Hook: "hook_github", GUID: "72d3162e-cc78-11e3-81ab-4c9367dc0958", Event: "issues", Body: hook.Payload{Payload: []byte(`{"action":"opened"}`)}}},
+	{"dlv_3c4d5e", "", hook.Routed{Delivery: "dlv_3c4d5e", Runs: []id.Run{runA}}},
+	{"dlv_3c4d5e", "", hook.Ignored{Delivery: "dlv_3c4d5e", Reason: "the sender is a bot"}},
+
+	{string(runA), "", run.Created{Run: runA, Session: sessionA, Agent: triage, Trigger: "trg_triage", Hook: "dlv_3c4d5e", Taint: []string{"hook_github"}, Body: run.Prompt{Text: "Triage issue 7."}}},
+	{string(runA), "", run.ModelRequested{Run: runA, Step: 1, Attempt: 2, Digest: digestA, NotBefore: at.Add(2 * time.Second)}},
+	{string(runA), "", run.ModelCompleted{Run: runA, Step: 1, InputTokens: 812, OutputTokens: 64, Body: run.Answer{Text: "I will comment.", Raw: json.RawMessage(`[{"type":"thinking","signature":"c2ln"}]`),
+		Calls: []run.ToolUse{{ID: "toolu_1", Call: callA, Tool: "github.add_issue_comment", Args: args}}}}},
+	{string(runA), "", run.ModelFailed{Run: runA, Step: 1, Attempt: 1, Code: "busy", Message: "the provider limits the rate", Retryable: true, RetryAfter: 2000}},
+	{string(runA), "", run.CancelRequested{Run: runA, Reason: "wrong issue"}},
+	{string(runA), "", run.Completed{Run: runA, Steps: 2, Calls: 1, Tokens: 1500, Body: run.Result{Text: "Commented."}}},
+	{string(runA), "", run.Failed{Run: runA, Code: "budget_exhausted", Message: "the run's 20 steps are used up"}},
+	{string(runA), "", run.Cancelled{Run: runA, Reason: "wrong issue"}},
+
+	{string(runA), "", call.Requested{Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", ArgsDigest: digestA, Effect: string(callA), Parent: "call_00ff", NotAfter: at.Add(time.Minute), Taint: []string{"hook_github"}, Hint: "ew.hint.v1.runtime.0." + string(callA), Body: call.Args{Args: args}}},
+	{string(runA), "", call.Held{Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", Digest: digestA, Reason: "the grant holds every call for approval", Requested: 41, Control: 12}},
+	{string(runA), call.Upstream, call.Admitted{Call: callA, Run: runA, Tool: "github.add_issue_comment", Route: call.Upstream, Grant: "grt_comment", Approval: approveA, Requested: 41, Control: 12, Permit: "key_1a2b3c.eyJhdWQiOiJ1cHN0cmVhbSJ9.c2ln"}},
+	{string(runA), "", call.Refused{Call: callA, Run: runA, Tool: "github.add_issue_comment", Grant: "grt_comment", Approval: approveA, Code: "denied", Reason: "mem_owner said no", Control: 12}},
+	{string(runA), call.Upstream, call.Finished{Call: callA, Run: runA, Tool: "github.add_issue_comment", ToolError: true, Recovered: true, Taint: []string{"con_github"}, Body: call.Result{Result: result}}},
+	{string(runA), call.Upstream, call.Failed{Call: callA, Run: runA, Tool: "github.add_issue_comment", Code: "upstream_error", Message: "GitHub did not answer the call"}},
+	{string(runA), call.Script, call.Cancelled{Call: callA, Run: runA, Tool: "runtime.run_javascript", Reason: "the grant was revoked"}},
+	{string(runA), call.Exec, call.Unknown{Call: callA, Run: runA, Tool: "machine.exec", Message: "the machine went away"}},
+	{string(runA), call.Upstream, call.Late{Call: callA, Run: runA, Tool: "github.add_issue_comment", Body: call.Result{Result: result}}},
+
+	{string(approveA), "", approval.Requested{Approval: approveA, Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", Digest: digestA, Reason: "the grant holds every call for approval", Requested: 41, ExpiresAt: at.AddDate(0, 0, 1), Body: approval.Shown{Args: args}}},
+	{string(approveA), "", approval.Decided{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Approved: true, By: "mem_owner", Requested: 41, Body: approval.Note{Note: "fine"}}},
+	{string(approveA), "", approval.Expired{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Requested: 41}},
+
+	{string(runA), "", script.Started{Call: callA, Run: runA, Attempt: 1, Seed: 18446744073709551615, NowMS: 1796040000123}},
+	{string(runA), "", script.Fetched{Call: callA, Run: runA, Seq: 1, Method: "GET", Status: 200, Bytes: 5242880, Code: "too_large", Body: script.Hops{Hops: []script.Hop{{URL: "https://status.example.com/status.json", Address: "203.0.113.9:443", Status: 200}}}}},
+
+	{"tnt_main", "", ledger.Checkpointed{Tenant: tenantA, Stream: "EW_ACTIVITY", Size: 64, Root: "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=", Note: "execwarden/tnt_main/EW_ACTIVITY\n64\nn4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=\n\n— execwarden 1a2b3c4d\n"}},
+}
+
+func sampleOf(t *testing.T, e schemas.Entry) schemas.Envelope {
+	t.Helper()
+	for _, s := range samples {
+		if s.event.Kind() != e.Kind {
+			continue
+		}
+		data, err := json.Marshal(s.event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		noun, _, _ := strings.Cut(e.Kind, ".")
+		env := schemas.Envelope{
+			SpecVersion: "1.0", ID: id.Derive[id.Event](e.Kind, "golden"), Source: "/" + string(e.Says[0]) + "/0", Type: schemas.TypeOf(e),
+			Subject: noun + "/" + s.key, Time: at, ContentType: "application/json", Tenant: tenantA, Actor: "service:" + string(e.Says[0]),
+			Causation: id.Derive[id.Event](e.Kind, "cause"), Correlation: "4bf92f3577b34da6a3ce929d0e0e4736", Data: data,
+		}
+		if strings.HasPrefix(s.key, "run_") {
+			env.Run = runA
+		}
+		return env
+	}
+	t.Fatalf("there is no sample of %s", e.Kind)
+	return schemas.Envelope{}
+}
+
+func goldenPath(e schemas.Entry) string { return filepath.Join("testdata", schemas.TypeOf(e)+".json") }
+
+func TestGoldens(t *testing.T) {
+	for _, e := range schemas.All() {
+		t.Run(e.Kind, func(t *testing.T) {
+			raw, err := os.ReadFile(goldenPath(e))
+			if errors.Is(err, fs.ErrNotExist) && *update {
+				raw, err = json.MarshalIndent(sampleOf(t, e), "", "  ")
+				if err == nil {
+					raw = append(raw, '\n')
+					err = os.WriteFile(goldenPath(e), raw, 0o644)
+				}
+			}
+			if err != nil {
+				t.Fatalf("%v; make it with go test ./schemas -run TestGoldens -update", err)
+			}
+			var env schemas.Envelope
+			strictly(t, raw, &env)
+			noun, verb, _ := strings.Cut(e.Kind, ".")
+			_, key, _ := strings.Cut(env.Subject, "/")
+			subject := schemas.Subject{Tenant: env.Tenant, Noun: noun, Key: key, Verb: verb}
+			if len(e.Routes) > 0 {
+				subject.Route = e.Routes[0]
+			}
+			parsed, at, err := schemas.ParseEnvelope(subject.String(), raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at != subject || parsed.Type != schemas.TypeOf(e) {
+				t.Errorf("it stands at %+v with type %s", at, parsed.Type)
+			}
+			v := reflect.New(e.Type)
+			strictly(t, parsed.Data, v.Interface())
+			same(t, "data", parsed.Data, v.Interface())
+			if parsed.Data, err = json.Marshal(v.Interface()); err != nil {
+				t.Fatal(err)
+			}
+			same(t, "envelope", raw, parsed)
+			ev, err := env.Decode()
+			if err != nil || !reflect.DeepEqual(ev, v.Elem().Interface()) {
+				t.Errorf("Decode gives %+v, %v", ev, err)
+			}
+			if missing := unset(v.Elem(), ""); len(missing) > 0 {
+				t.Errorf("the golden leaves out %s; a field that no golden has can be renamed unseen", missing)
+			}
+		})
+	}
+}
+
+// A golden of no kind is one whose kind was removed or renamed: stored events of it would not be read any more.
+func TestNoGoldenIsLeftOver(t *testing.T) {
+	known := map[string]bool{}
+	for _, e := range schemas.All() {
+		known[goldenPath(e)] = true
+	}
+	found, err := filepath.Glob("testdata/ew.*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range found {
+		if !known[path] {
+			t.Errorf("%s is of no kind in the catalogue", path)
+		}
+	}
+	if len(found) != len(known) {
+		t.Errorf("%d goldens for %d kinds", len(found), len(known))
+	}
+}
+
+func strictly(t *testing.T, raw []byte, into any) {
+	t.Helper()
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// same compares JSON values, not their spelling.
+func same(t *testing.T, what string, raw []byte, v any) {
+	t.Helper()
+	again, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, got := values(t, raw), values(t, again); !reflect.DeepEqual(want, got) {
+		t.Errorf("%s is written again as\n%s\nwant\n%s", what, again, raw)
+	}
+}
+
+func values(t *testing.T, raw []byte) (v any) {
+	t.Helper()
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// unset names the fields of a struct, and of structs in it, that are zero.
+func unset(v reflect.Value, in string) []string {
+	missing := map[string]bool{}
+	for i := range v.NumField() {
+		f, name := v.Field(i), in+v.Type().Field(i).Name
+		switch {
+		case f.IsZero():
+			missing[name] = true
+		case f.Type() == reflect.TypeFor[time.Time]():
+		case f.Kind() == reflect.Struct:
+			for _, m := range unset(f, name+".") {
+				missing[m] = true
+			}
+		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
+			for _, m := range unset(f.Index(0), name+"[0].") {
+				missing[m] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(missing))
+}

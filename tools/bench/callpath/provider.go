@@ -1,0 +1,69 @@
+package callpath
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/execwarden/execwarden/tools/sample/loopback"
+)
+
+// provider is an MCP server on this machine whose tools cost next to nothing.
+type provider struct {
+	loopback.Server
+	hanging atomic.Int64 // calls of hang that have not returned
+}
+
+// query is the argument of every tool.
+type query struct {
+	Text string `json:"text"`
+}
+
+// found is what every tool answers.
+type found struct {
+	Text string `json:"text"`
+}
+
+func newProvider() *provider {
+	p := &provider{}
+	server := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
+	closed := false
+	mcp.AddTool(server, &mcp.Tool{Name: "read", Description: "Answers at once, and changes nothing.",
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed}}, answer)
+	mcp.AddTool(server, &mcp.Tool{Name: "write", Description: "Answers at once; repeating it changes nothing more.",
+		Annotations: &mcp.ToolAnnotations{IdempotentHint: true, DestructiveHint: &closed, OpenWorldHint: &closed}}, answer)
+	mcp.AddTool(server, &mcp.Tool{Name: "hang", Description: "Answers when nobody waits for it any more.",
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed}}, p.hang)
+	p.Handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})
+	return p
+}
+
+func answer(_ context.Context, _ *mcp.CallToolRequest, q query) (*mcp.CallToolResult, found, error) {
+	return nil, found{Text: "found " + q.Text}, nil
+}
+
+func (p *provider) hang(ctx context.Context, _ *mcp.CallToolRequest, _ query) (*mcp.CallToolResult, found, error) {
+	p.hanging.Add(1)
+	defer p.hanging.Add(-1)
+	<-ctx.Done()
+	return nil, found{}, ctx.Err()
+}
+
+// direct calls the provider as a client without ExecWarden would.
+type direct struct{ session *mcp.ClientSession }
+
+func newDirect(ctx context.Context, url string) (*direct, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "direct", Version: "1"}, nil)
+	s, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{}, DisableStandaloneSSE: true}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &direct{s}, nil
+}
+
+func (d *direct) call(ctx context.Context, _ int) error {
+	_, err := d.session.CallTool(ctx, &mcp.CallToolParams{Name: "read", Arguments: args})
+	return err
+}

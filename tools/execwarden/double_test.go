@@ -1,0 +1,433 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/run"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
+)
+
+// The tokens that the double knows.
+const (
+	ownerToken   = "ewt_owner"
+	auditorToken = "ewt_auditor"
+)
+
+const tenant = id.Tenant("tnt_main")
+
+// double speaks the HTTP API with a state of its own. What an agent's runs do follows from the agent's name.
+type double struct {
+	*httptest.Server
+	requests string // file
+
+	mu        sync.Mutex
+	things    map[string]map[string]json.RawMessage // agents, connections, ... by name
+	revoked   map[string]string
+	events    []client.Event
+	approvals []ask.Approval
+	runs      int
+	quit      chan struct{}
+}
+
+func newDouble(requests string) *double {
+	d := &double{requests: requests, things: map[string]map[string]json.RawMessage{}, revoked: map[string]string{}, quit: make(chan struct{})}
+	for _, kind := range []string{"agents", "connections", "grants", "triggers", "environments"} {
+		d.things[kind] = map[string]json.RawMessage{}
+	}
+	mux := http.NewServeMux()
+	for pattern, serve := range map[string]func(*http.Request) (any, error){
+		"GET /v1/whoami": func(r *http.Request) (any, error) {
+			role := map[string]string{ownerToken: "owner", auditorToken: "auditor"}[bearer(r)]
+			return map[string]string{"tenant": string(tenant), "member": "mem_owner", "role": role}, nil
+		},
+		"POST /v1/logins": func(*http.Request) (any, error) {
+			return client.Login{URL: "http://127.0.0.1:8080/login?code=once", ExpiresAt: at(600)}, nil
+		},
+		"GET /v1/{things}":               d.list,
+		"PUT /v1/{things}/{name}":        d.put,
+		"POST /v1/grants/{name}/revoke":  d.revoke,
+		"POST /v1/runs":                  d.start,
+		"GET /v1/runs":                   d.runList,
+		"GET /v1/runs/{id}/timeline":     d.timeline,
+		"POST /v1/runs/{id}/cancel":      d.cancel,
+		"GET /v1/approvals":              d.approvalList,
+		"POST /v1/approvals/{id}/decide": d.decide,
+		"GET /v1/events":                 d.eventPage,
+		"POST /v1/ledger/verify":         d.verify,
+		"GET /v1/ledger/position": func(*http.Request) (any, error) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return ask.Cursor{Activity: uint64(len(d.events))}, nil
+		},
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			answer, err := serve(r)
+			if err != nil {
+				problem.WriteHTTP(w, err)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(answer)
+		})
+	}
+	mux.HandleFunc("GET /v1/events/tail", d.tail)
+	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.note(r)
+		switch token := bearer(r); {
+		case token != ownerToken && token != auditorToken:
+			problem.WriteHTTP(w, problem.New(problem.Unauthenticated, "the access token is not valid"))
+		case token == auditorToken && r.Method != http.MethodGet && !strings.HasPrefix(r.URL.Path, "/v1/ledger"):
+			problem.WriteHTTP(w, problem.New(problem.Denied, "a member with role auditor may not do this"))
+		default:
+			mux.ServeHTTP(w, r)
+		}
+	}))
+	return d
+}
+
+func (d *double) Close() {
+	close(d.quit)
+	d.Server.Close()
+}
+
+func bearer(r *http.Request) string { return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") }
+
+func (d *double) note(r *http.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f, err := os.OpenFile(d.requests, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	fmt.Fprintf(f, "%s %s\n", r.Method, r.URL.RequestURI())
+}
+
+func (d *double) list(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	kind := r.PathValue("things")
+	things, ok := d.things[kind]
+	if !ok {
+		return nil, problem.New(problem.NotFound, "there is no GET %s", r.URL.Path)
+	}
+	var names []string
+	for name := range things {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	out := []json.RawMessage{}
+	for _, name := range names {
+		thing := map[string]json.RawMessage{}
+		if err := json.Unmarshal(things[name], &thing); err != nil {
+			return nil, err
+		}
+		switch kind {
+		case "connections":
+			thing["tools"] = json.RawMessage(`[]`)
+			if thing["credential"] != nil {
+				thing["credential"] = json.RawMessage(`"3f2a91"`)
+			}
+		case "agents":
+			delete(thing, "model_key")
+		case "grants":
+			thing["state"] = json.RawMessage(`"active"`)
+			if reason, ok := d.revoked[name]; ok {
+				thing["state"] = json.RawMessage(`"revoked"`)
+				thing["reason"], _ = json.Marshal(reason)
+			}
+		}
+		raw, err := json.Marshal(thing)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, raw)
+	}
+	return map[string]any{kind: out}, nil
+}
+
+func (d *double) put(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	kind, name := r.PathValue("things"), r.PathValue("name")
+	if name == "unlucky" {
+		return nil, problem.New(problem.Unavailable, "the broker does not answer")
+	}
+	var body json.RawMessage
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		return nil, problem.New(problem.Invalid, "the body is no JSON")
+	}
+	if kind == "hooks" {
+		return ask.Done{}, nil
+	}
+	d.things[kind][name] = body
+	if kind == "grants" {
+		delete(d.revoked, name)
+	}
+	return ask.Sequence{Seq: 7}, nil
+}
+
+func (d *double) revoke(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	name := r.PathValue("name")
+	if name == "slow-broker" {
+		return nil, problem.New(problem.Pending, "the revocation is recorded, and the broker has not confirmed it yet")
+	}
+	if d.things["grants"][name] == nil {
+		return nil, problem.New(problem.NotFound, "there is no grant grt_%s", name)
+	}
+	var in struct{ Reason string }
+	_ = json.NewDecoder(r.Body).Decode(&in)
+	d.revoked[name] = in.Reason
+	return client.Revocation{Seq: 8, ConfirmedMS: 4.5}, nil
+}
+
+func (d *double) verify(*http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v := ask.Verified{Verdict: "verified", Leaves: 42, Checkpoints: 3, Trees: []ask.Tree{{Stream: "EW_ACTIVITY", Size: 42, Root: "cm9vdA=="}}}
+	if d.things["agents"]["tamperer"] != nil {
+		v.Verdict, v.Faults = "tampered", []string{"EW_ACTIVITY leaf 7: its bytes have another hash\x1b[2J"}
+	}
+	return v, nil
+}
+
+// at is a moment of the double's own time.
+func at(seconds int) time.Time { return time.Date(2026, 12, 1, 12, 0, seconds, 0, time.UTC) }
+
+// say records an event. d.mu is held.
+func (d *double) say(of id.Run, actor string, ev schemas.Event) {
+	seq := len(d.events) + 1
+	data, err := json.Marshal(ev)
+	if err != nil {
+		panic(err)
+	}
+	entry := schemas.EntryOf(ev)
+	route := call.Route("")
+	if len(entry.Routes) > 0 {
+		route = entry.Routes[0]
+	}
+	subject := schemas.SubjectOf(tenant, entry.Kind, string(of), route).String()
+	raw, err := json.Marshal(schemas.Envelope{
+		SpecVersion: "1.0", ID: id.Derive[id.Event](fmt.Sprint(seq)), Source: "double", Type: schemas.TypeOf(entry), Subject: subject,
+		Time: at(seq), ContentType: "application/json", Tenant: tenant, Actor: actor, Run: of, Data: data,
+	})
+	if err != nil {
+		panic(err)
+	}
+	d.events = append(d.events, client.Event{Stream: string(entry.Stream), Seq: uint64(seq), Subject: subject, Kind: entry.Kind, StoredAt: at(seq), Event: raw})
+}
+
+// hostile is what an attacker would like a terminal to read: a title, a cleared screen, a one-byte control sequence
+// introducer, and text that runs backwards.
+const hostile = "quiet\x1b]0;pwned\x07\x1b[2J\u009b31m\u202elatigid\r\nfake: line"
+
+func (d *double) start(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var in struct{ Agent, Prompt string }
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		return nil, problem.New(problem.Invalid, "the body is no JSON")
+	}
+	if in.Agent == "nobody" {
+		return nil, problem.New(problem.NotFound, "there is no agent nobody")
+	}
+	d.runs++
+	which := id.Run(fmt.Sprintf("run_%d", d.runs))
+	first := len(d.events) + 1
+	who := id.Agent("agt_" + in.Agent)
+	d.say(which, "mem_owner", run.Created{Run: which, Session: "ses_1", Agent: agent.Defined{Agent: who, Hosting: agent.Hosted}, Body: run.Prompt{Text: in.Prompt}})
+	d.say(which, "service:agentloop", run.ModelRequested{Run: which, Step: 1, Attempt: 1})
+	switch in.Agent {
+	case "fails":
+		d.say(which, "service:agentloop", run.Failed{Run: which, Code: "upstream_error", Message: "the model answers 500"})
+	case "held":
+		d.hold(which, who)
+	case "slow":
+	case "hostile":
+		d.say(which, "service:agentloop", run.Completed{Run: which, Steps: 1, Body: run.Result{Text: hostile}})
+	default:
+		d.say(which, "service:agentloop", run.Completed{Run: which, Steps: 1, Tokens: 12, Body: run.Result{Text: "labelled: bug"}})
+	}
+	return ask.Started{Run: which, Seq: uint64(first)}, nil
+}
+
+func (d *double) hold(which id.Run, who id.Agent) {
+	held := id.Call(strings.Replace(string(which), "run_", "call_", 1))
+	args := json.RawMessage(`{"owner":"acme","repo":"shop","issue_number":7,"body":"thanks \u001b[2J"}`)
+	v := approval.Requested{
+		Approval: id.Approval(strings.Replace(string(which), "run_", "apr_", 1)), Call: held, Run: which, Agent: who, Tool: "github.add_issue_comment",
+		Grant: "grt_comments", Digest: "sha256:abc", Reason: "the grant asks for a person", ExpiresAt: at(3600), Body: approval.Shown{Args: args},
+	}
+	d.say(which, "agt_held", call.Requested{Call: held, Run: which, Agent: who, Tool: v.Tool, Body: call.Args{Args: args}})
+	d.say(which, "service:toolbroker", call.Held{Call: held, Run: which, Agent: who, Tool: v.Tool, Digest: v.Digest, Reason: v.Reason})
+	d.say(which, "service:approvals", v)
+	d.approvals = append([]ask.Approval{{Requested: v, State: "waiting"}}, d.approvals...)
+}
+
+func (d *double) decide(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var in struct {
+		Digest, Note string
+		Approve      *bool
+	}
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Approve == nil {
+		return nil, problem.New(problem.Invalid, "a decision says approve")
+	}
+	for i := range d.approvals {
+		v := &d.approvals[i]
+		if string(v.Approval) != r.PathValue("id") {
+			continue
+		}
+		if in.Digest != v.Digest {
+			return nil, problem.New(problem.Conflict, "the decision is about something else than what waits; look at it again")
+		}
+		v.State, v.By = map[bool]string{true: "approved", false: "denied"}[*in.Approve], "mem_owner"
+		d.say(v.Run, "mem_owner", approval.Decided{Approval: v.Approval, Run: v.Run, Approved: *in.Approve, By: "mem_owner", Body: approval.Note{Note: in.Note}})
+		d.say(v.Run, "service:agentloop", run.Completed{Run: v.Run, Steps: 2, Body: run.Result{Text: "commented"}})
+		return *v, nil
+	}
+	return nil, problem.New(problem.NotFound, "there is no approval %s", r.PathValue("id"))
+}
+
+func (d *double) approvalList(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := ask.Approvals{Approvals: []ask.Approval{}}
+	for _, v := range d.approvals {
+		if v.State == "waiting" || r.URL.Query().Get("open") != "true" {
+			out.Approvals = append(out.Approvals, v)
+		}
+	}
+	return out, nil
+}
+
+func (d *double) cancel(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	which := id.Run(r.PathValue("id"))
+	if len(d.of(string(which), client.Filter{})) == 0 {
+		return nil, problem.New(problem.NotFound, "there is no run %s", which)
+	}
+	d.say(which, "mem_owner", run.CancelRequested{Run: which})
+	d.say(which, "service:agentloop", run.Cancelled{Run: which, Reason: "asked to"})
+	return ask.Done{}, nil
+}
+
+func (d *double) runList(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	page := ask.RunPage{Runs: []ask.RunRow{}}
+	for i := d.runs; i > 0; i-- {
+		which := fmt.Sprintf("run_%d", i)
+		events := d.of(which, client.Filter{})
+		row := ask.RunRow{Run: id.Run(which), Agent: "agt_triage", State: "running", Created: events[0].StoredAt, Events: len(events)}
+		if events[len(events)-1].Kind == "run.completed" {
+			row.State, row.Ended, row.Message = "completed", events[len(events)-1].StoredAt, "labelled: bug"
+		}
+		page.Runs = append(page.Runs, row)
+		if fmt.Sprint(len(page.Runs)) == r.URL.Query().Get("limit") && i > 1 {
+			page.Next = fmt.Sprint(i)
+			break
+		}
+	}
+	return page, nil
+}
+
+// of lists a run's events, or all that a filter lets through. d.mu is held.
+func (d *double) of(which string, f client.Filter) (out []client.Event) {
+	for _, e := range d.events {
+		envelope, err := e.Envelope()
+		if err != nil || which != "" && string(envelope.Run) != which || f.Actor != "" && envelope.Actor != f.Actor {
+			continue
+		}
+		if ok, err := path.Match(f.Kind, e.Kind); f.Kind == "" || err == nil && ok {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (d *double) page(r *http.Request, which string) (client.EventPage, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q := r.URL.Query()
+	after, err := client.ParseCursor(q.Get("after"))
+	if err != nil {
+		return client.EventPage{}, err
+	}
+	page := client.EventPage{Events: []client.Event{}, Next: client.Cursor{Control: after.Control, Activity: max(after.Activity, uint64(len(d.events)))}}
+	for _, e := range d.of(which, client.Filter{Kind: q.Get("kind"), Actor: q.Get("actor")}) {
+		if e.Seq <= after.Activity {
+			continue
+		}
+		if len(page.Events) == 2 { // small, so that every reader has to go on
+			page.More, page.Next = true, client.Cursor{Activity: page.Events[1].Seq}
+			break
+		}
+		page.Events = append(page.Events, e)
+	}
+	return page, nil
+}
+
+func (d *double) timeline(r *http.Request) (any, error) { return d.page(r, r.PathValue("id")) }
+
+func (d *double) eventPage(r *http.Request) (any, error) {
+	return d.page(r, r.URL.Query().Get("run"))
+}
+
+func (d *double) tail(w http.ResponseWriter, r *http.Request) {
+	after, err := client.ParseCursor(r.URL.Query().Get("after"))
+	if err != nil {
+		problem.WriteHTTP(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	fmt.Fprint(w, ": stream\n\n")
+	fmt.Fprint(w, "event: notice\ndata: {\"code\":\"pending\",\"message\":\"the ledger answers again\"}\n\n")
+	fmt.Fprint(w, "event: gap\ndata: {\"code\":\"expired\",\"message\":\"3 events are gone\"}\n\n")
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		d.mu.Lock()
+		events := d.of(r.URL.Query().Get("run"), client.Filter{Kind: r.URL.Query().Get("kind"), Actor: r.URL.Query().Get("actor")})
+		d.mu.Unlock()
+		for _, e := range events {
+			if e.Seq <= after.Activity {
+				continue
+			}
+			after = after.Past(e)
+			data, err := json.Marshal(e)
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(w, "id: %s\ndata: %s\n\n", after, data)
+		}
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-d.quit:
+			return
+		case <-ticker.C:
+		}
+	}
+}
