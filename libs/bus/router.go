@@ -13,10 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas"
@@ -115,9 +112,8 @@ func (r *Router) Run(ctx context.Context) error {
 func (r *Router) hear(m *message.Message, durable string, handle Handler) (err error) {
 	began := time.Now()
 	d := DeliveryOf(m.Context())
-	ctx, span := otel.Tracer("execwarden/bus").Start(m.Context(), "hear "+durable, trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", d.Subject),
-			attribute.Int64("execwarden.sequence", int64(d.Seq))))
+	envelope, at, err := schemas.ParseEnvelope(d.Subject, m.Payload)
+	ctx, span := startSpan(m.Context(), durable, d, envelope)
 	defer func() {
 		result := "ok"
 		if err != nil {
@@ -130,7 +126,6 @@ func (r *Router) hear(m *message.Message, durable string, handle Handler) (err e
 		span.End()
 	}()
 
-	envelope, at, err := schemas.ParseEnvelope(d.Subject, m.Payload)
 	if err != nil {
 		return r.putAside(ctx, durable, at, m, err)
 	}

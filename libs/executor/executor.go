@@ -68,13 +68,14 @@ func (g *Gate) Apply(s eventlog.Stored) error {
 
 // Work is a verified admission, ready to be acted on.
 type Work struct {
-	Tenant    id.Tenant
-	Requested call.Requested
-	Admitted  call.Admitted
-	Seq       uint64 // of the admission
-	Permit    permit.Claims
-	cause     id.Event
-	actor     string
+	Tenant      id.Tenant
+	Requested   call.Requested
+	Admitted    call.Admitted
+	Seq         uint64 // of the admission
+	Permit      permit.Claims
+	Correlation string // of the trace that the call belongs to
+	cause       id.Event
+	actor       string
 }
 
 // Accept verifies an admission as it is heard. It gives nil work and no error when there is nothing (more) to do: the
@@ -85,7 +86,7 @@ func (g *Gate) Accept(ctx context.Context, h bus.Heard) (*Work, error) {
 	if !ok {
 		return nil, nil
 	}
-	w := &Work{Tenant: h.At.Tenant, Admitted: admitted, Seq: h.Seq, cause: h.Envelope.ID, actor: h.Envelope.Actor}
+	w := &Work{Tenant: h.At.Tenant, Admitted: admitted, Seq: h.Seq, Correlation: h.Envelope.Correlation, cause: h.Envelope.ID, actor: h.Envelope.Actor}
 	if err := g.view.Current(); err != nil {
 		return nil, err
 	}
@@ -151,7 +152,7 @@ func (g *Gate) Claim(ctx context.Context, w *Work) (*claim.Held, error) {
 func (g *Gate) Settle(ctx context.Context, w *Work, outcome schemas.Event) error {
 	seq, err := g.log.Append(ctx, eventlog.Draft{
 		Event: outcome, Tenant: w.Tenant, Key: string(w.Admitted.Run), Run: w.Admitted.Run, Route: g.route,
-		Actor: "service:" + g.conn.User(), Causation: w.cause,
+		Actor: "service:" + g.conn.User(), Causation: w.cause, Correlation: w.Correlation,
 		ID: id.Derive[id.Event](string(w.Tenant), string(w.Admitted.Call), outcome.Kind()),
 	})
 	if err != nil {

@@ -34,7 +34,7 @@ func (s *Service) onHeld(ctx context.Context, h bus.Heard) error {
 	}
 	a := id.Derive[id.Approval](string(h.At.Tenant), string(held.Call), held.Digest)
 	_, err = s.deps.Log.AppendAfter(ctx, eventlog.Draft{
-		Tenant: h.At.Tenant, Key: string(a), Run: held.Run, Actor: actor, Causation: h.Envelope.ID,
+		Tenant: h.At.Tenant, Key: string(a), Run: held.Run, Actor: actor, Causation: h.Envelope.ID, Correlation: h.Envelope.Correlation,
 		ID: id.Derive[id.Event](string(a), "requested"),
 		Event: approval.Requested{
 			Approval: a, Call: held.Call, Run: held.Run, Agent: held.Agent, Tool: held.Tool, Grant: held.Grant, Digest: held.Digest,

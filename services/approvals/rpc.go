@@ -126,6 +126,7 @@ func (s *Service) decideApproval(ctx context.Context, who rpc.Caller, q ask.Deci
 		return ask.Approval{}, problem.New(problem.Invalid, "a decision needs an approval's id, and a note of at most %d bytes", maxNote)
 	}
 	var state book.State
+	var correlation string // of the run's trace: the decision belongs to it, not to the request that brought it
 	filter := schemas.SubjectOf(who.Tenant, "approval.requested", string(q.Approval), "").Filter()
 	for e, err := range s.deps.Log.Read(ctx, schemas.Activity, filter, 1) {
 		if err != nil {
@@ -133,6 +134,7 @@ func (s *Service) decideApproval(ctx context.Context, who rpc.Caller, q ask.Deci
 		}
 		if ev, err := e.Envelope.Decode(); err == nil {
 			state.Apply(e.Seq, ev)
+			correlation = e.Envelope.Correlation
 		}
 	}
 	decided, err := state.Decide(q, by, s.now())
@@ -141,7 +143,7 @@ func (s *Service) decideApproval(ctx context.Context, who rpc.Caller, q ask.Deci
 	}
 	if decided != nil {
 		_, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
-			Event: *decided, Tenant: who.Tenant, Key: string(q.Approval), Run: decided.Run, Actor: who.Actor,
+			Event: *decided, Tenant: who.Tenant, Key: string(q.Approval), Run: decided.Run, Actor: who.Actor, Correlation: correlation,
 		}, state.Seq)
 		if problem.CodeOf(err) == problem.Conflict {
 			return ask.Approval{}, problem.Wrap(err, problem.Conflict, "somebody decided at the same moment; look at it again")

@@ -6,10 +6,15 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/ledger/internal/store"
 )
 
@@ -88,14 +93,20 @@ func (s *Service) record(ctx context.Context, stream schemas.Stream) (int, error
 	}
 	incarnation := info.CachedInfo().Created.UTC().Format(time.RFC3339Nano)
 	batch := make([]store.Record, 0, len(messages))
-	tenants := map[string]bool{}
+	tenants, correlations := map[string]bool{}, map[string]id.Event{}
 	for _, m := range messages {
+		meta, correlation := decode(m.Subject, m.Data)
 		r := store.Record{Stream: string(stream), Incarnation: incarnation, Seq: m.Seq, Tenant: tenantOf(m.Subject),
-			Subject: m.Subject, Raw: m.Data, StoredAt: m.StoredAt, Meta: read(m.Subject, m.Data)}
+			Subject: m.Subject, Raw: m.Data, StoredAt: m.StoredAt, Meta: meta}
+		correlations[correlation] = id.Event(meta.EventID)
 		batch = append(batch, r)
 		tenants[r.Tenant] = true
 	}
+	ctx, span := otel.Tracer("execwarden/ledger").Start(ctx, "record "+string(stream), trace.WithLinks(traces(correlations)...),
+		trace.WithAttributes(attribute.Int("execwarden.events", len(batch))))
+	defer span.End()
 	if err := s.store.Ingest(ctx, batch); err != nil {
+		span.SetStatus(codes.Error, string(problem.CodeOf(err)))
 		return 0, err
 	}
 	// A crash here loses only the news, not the record.
@@ -106,6 +117,19 @@ func (s *Service) record(ctx context.Context, stream schemas.Stream) (int, error
 		_ = s.deps.Conn.NC.Publish(bus.LiveSubject(t+".ledger"), nil) // a tail that misses it polls
 	}
 	return len(batch), nil
+}
+
+// maxLinks bounds the traces that one batch's span names.
+const maxLinks = 64
+
+// traces links a batch to the traces that its events belong to: a batch has no one parent.
+func traces(correlations map[string]id.Event) (links []trace.Link) {
+	for c, event := range correlations {
+		if home, ok := bus.Correlated(c, event); ok && len(links) < maxLinks {
+			links = append(links, trace.Link{SpanContext: home})
+		}
+	}
+	return links
 }
 
 // nobody is the tenant of what stands on a subject without one.

@@ -61,7 +61,7 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: w.Tenant, Key: string(w.Admitted.Run), Run: w.Admitted.Run, Actor: actor, Causation: h.Envelope.ID,
+	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: w.Tenant, Key: string(w.Admitted.Run), Run: w.Admitted.Run, Actor: actor, Causation: h.Envelope.ID, Correlation: w.Correlation,
 		Event: script.Started{Call: w.Admitted.Call, Run: w.Admitted.Run, Attempt: held.Epoch(), Seed: seed(w.Admitted.Call), NowMS: h.StoredAt.UnixMilli()}})
 	if err != nil {
 		return err

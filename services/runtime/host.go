@@ -128,7 +128,7 @@ func (h *host) request(ctx context.Context, c id.Call, tool string, args json.Ra
 		}
 	}
 	_, err := h.s.deps.Log.Append(ctx, eventlog.Draft{
-		Tenant: h.w.Tenant, Key: string(r.Run), Run: r.Run, Actor: string(r.Agent),
+		Tenant: h.w.Tenant, Key: string(r.Run), Run: r.Run, Actor: string(r.Agent), Correlation: h.w.Correlation,
 		ID: id.Derive[id.Event](string(h.w.Tenant), string(c), "requested"),
 		Event: call.Requested{
 			Call: c, Run: r.Run, Agent: r.Agent, Tool: tool, ArgsDigest: permit.Digest(args), Effect: string(c), Parent: r.Call,
@@ -214,7 +214,7 @@ func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, 
 		h.addTaint("fetch:" + u.Host)
 	}
 	// Recorded before the script sees the answer; one that could not be recorded is not given.
-	_, recordErr := h.s.deps.Log.Append(ctx, eventlog.Draft{Event: record, Tenant: h.w.Tenant, Key: string(h.w.Admitted.Run), Run: h.w.Admitted.Run, Actor: string(h.w.Requested.Agent)})
+	_, recordErr := h.s.deps.Log.Append(ctx, eventlog.Draft{Event: record, Tenant: h.w.Tenant, Key: string(h.w.Admitted.Run), Run: h.w.Admitted.Run, Actor: string(h.w.Requested.Agent), Correlation: h.w.Correlation})
 	if recordErr != nil {
 		return sandbox.Response{}, sandbox.Abort(recordErr)
 	}

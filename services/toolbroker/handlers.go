@@ -35,12 +35,12 @@ func (s *Service) onRequested(ctx context.Context, h bus.Heard) error {
 			return err
 		}
 	}
-	return s.decide(ctx, question{tenant: h.At.Tenant, request: r, seq: h.Seq, cause: h.Envelope.ID})
+	return s.decide(ctx, question{tenant: h.At.Tenant, request: r, seq: h.Seq, cause: h.Envelope.ID, correlation: h.Envelope.Correlation})
 }
 
 // onApproval decides a held call again, now that a person decided or nobody did in time.
 func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
-	a := question{tenant: h.At.Tenant, cause: h.Envelope.ID}
+	a := question{tenant: h.At.Tenant, cause: h.Envelope.ID, correlation: h.Envelope.Correlation}
 	var run id.Run
 	var c id.Call
 	switch ev := h.Event.(type) {
@@ -71,13 +71,14 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 
 // question is one call at the moment of its decision.
 type question struct {
-	tenant   id.Tenant
-	request  call.Requested
-	seq      uint64 // of the request
-	cause    id.Event
-	approval id.Approval
-	approved string         // the digest that was approved
-	refusal  *problem.Error // what a person, or the clock, decided already
+	tenant      id.Tenant
+	request     call.Requested
+	seq         uint64 // of the request
+	cause       id.Event
+	correlation string
+	approval    id.Approval
+	approved    string         // the digest that was approved
+	refusal     *problem.Error // what a person, or the clock, decided already
 }
 
 func (s *Service) decide(ctx context.Context, a question) error {
@@ -100,7 +101,7 @@ func (s *Service) decide(ctx context.Context, a question) error {
 		d = policy.Decide(known, policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, NotAfter: r.NotAfter, Approved: a.approved}, s.now())
 	}
 	var ev schemas.Event
-	draft := eventlog.Draft{Tenant: a.tenant, Key: string(r.Run), Run: r.Run, Actor: actor, Causation: a.cause}
+	draft := eventlog.Draft{Tenant: a.tenant, Key: string(r.Run), Run: r.Run, Actor: actor, Causation: a.cause, Correlation: a.correlation}
 	switch d.Verdict {
 	case policy.Admit:
 		text, err := s.sign(a, d, known.Tool.Route, control)
@@ -158,7 +159,7 @@ func (s *Service) onConnection(ctx context.Context, h bus.Heard) error {
 	if same(tools, s.state.Listed(h.At.Tenant, def.Connection)) {
 		return nil
 	}
-	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: h.At.Tenant, Key: string(def.Connection), Actor: actor, Causation: h.Envelope.ID,
+	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: h.At.Tenant, Key: string(def.Connection), Actor: actor, Causation: h.Envelope.ID, Correlation: h.Envelope.Correlation,
 		Event: connection.Listed{Connection: def.Connection, Tools: tools}})
 	return err
 }

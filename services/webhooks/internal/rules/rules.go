@@ -4,10 +4,12 @@ package rules
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"text/template"
+	"text/template/parse"
 
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/trigger"
@@ -108,7 +110,10 @@ func Check(t trigger.Defined) error {
 
 // Prompt writes the run's prompt.
 func Prompt(t trigger.Defined, f Facts) (string, error) {
-	tmpl, err := template.New("prompt").Option("missingkey=error").Parse(t.Prompt)
+	tmpl, err := template.New("prompt").Option("missingkey=error").Funcs(refused).Parse(t.Prompt)
+	if err == nil && (len(tmpl.Templates()) > 1 || repeats(tmpl.Root)) {
+		err = errors.New("range, define, block and template cannot be used")
+	}
 	if err != nil {
 		return "", fmt.Errorf("the trigger's prompt: %w", err)
 	}
@@ -117,6 +122,31 @@ func Prompt(t trigger.Defined, f Facts) (string, error) {
 		return "", fmt.Errorf("the trigger's prompt: %w", err)
 	}
 	return out.String(), nil
+}
+
+// refused are the functions that make texts out of texts: doubled a few dozen times, one would take all memory without
+// a byte of output. With repeats, it keeps a template's work within the size of its own text.
+var refused = func() template.FuncMap {
+	m := template.FuncMap{}
+	for _, name := range []string{"print", "printf", "println", "html", "js", "urlquery"} {
+		m[name] = func(...any) (string, error) { return "", fmt.Errorf("%s cannot be used", name) }
+	}
+	return m
+}()
+
+// repeats says whether a template may execute a part of itself more than once.
+func repeats(n parse.Node) bool {
+	switch n := n.(type) {
+	case *parse.RangeNode, *parse.TemplateNode:
+		return true
+	case *parse.IfNode:
+		return repeats(n.List) || repeats(n.ElseList)
+	case *parse.WithNode:
+		return repeats(n.List) || repeats(n.ElseList)
+	case *parse.ListNode:
+		return n != nil && slices.ContainsFunc(n.Nodes, repeats)
+	}
+	return false
 }
 
 // RunID is the run that a delivery starts by a trigger, always the same.
