@@ -124,22 +124,23 @@ func Run(ctx context.Context, cfg Config) (err error) {
 
 // awaitTools waits until the connections have said what they offer.
 func awaitTools(ctx context.Context, w *warden) error {
-	type row struct {
-		Connection string            `json:"connection"`
-		Tools      []json.RawMessage `json:"tools"`
+	type list struct {
+		Connections []struct {
+			Tools []json.RawMessage `json:"tools"`
+		} `json:"connections"`
 	}
 	for {
-		all, err := read[[]row](ctx, w, "connections")
+		all, err := read[list](ctx, w, "connections")
 		if err != nil {
 			return err
 		}
 		silent := 0
-		for _, c := range all {
+		for _, c := range all.Connections {
 			if len(c.Tools) == 0 {
 				silent++
 			}
 		}
-		if len(all) > 0 && silent == 0 {
+		if len(all.Connections) > 0 && silent == 0 {
 			return nil
 		}
 		select {

@@ -19,6 +19,9 @@ const (
 // maxAttempts is how often one step's model call is tried.
 const maxAttempts = 6
 
+// maxPause is the longest that a run waits to ask the model again.
+const maxPause = 15 * time.Minute
+
 // Action is the one next thing that a run does.
 type Action interface{ action() }
 
@@ -103,6 +106,9 @@ func (s *State) afterFailure(step Step, now time.Time) Action {
 		return Fail{problem.Code(f.Code), "the model: " + f.Message}
 	}
 	pause := max(time.Duration(f.RetryAfter)*time.Millisecond, time.Second<<(f.Attempt-1))
+	if pause > maxPause {
+		return Fail{problem.Code(f.Code), fmt.Sprintf("the model asks to wait %s, longer than a run waits: %s", pause, f.Message)}
+	}
 	return s.askModel(f.Step, f.Attempt+1, now.Add(pause))
 }
 

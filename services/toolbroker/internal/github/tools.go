@@ -3,6 +3,7 @@ package github
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"time"
 
@@ -140,6 +141,10 @@ const (
 // marker makes the effect of a call recognisable, invisibly to readers.
 func marker(c upstream.Call) string { return "<!-- execwarden:" + c.Effect + " -->" }
 
+// marked finds markers, with the space in front.
+var marked = regexp.MustCompile(`\s*<!-- execwarden:[a-z0-9_]+ -->`)
+
+// shorten is what an agent sees of a comment: no marker, which it could copy.
 func shorten(c *github.IssueComment) comment {
-	return comment{ID: c.GetID(), Author: c.GetUser().GetLogin(), Body: c.GetBody(), URL: c.GetHTMLURL()}
+	return comment{ID: c.GetID(), Author: c.GetUser().GetLogin(), Body: marked.ReplaceAllString(c.GetBody(), ""), URL: c.GetHTMLURL()}
 }
