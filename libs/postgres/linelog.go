@@ -46,6 +46,9 @@ func (l *lineLog) record(line string) {
 	level := slog.LevelDebug
 	switch severity, text, _ := strings.Cut(line, ":"); severity {
 	case "FATAL", "PANIC", "initdb":
+		if strings.HasSuffix(text, "the database system is starting up") {
+			break // said to us, who ask whether it is ready yet
+		}
 		l.complaint = strings.TrimSpace(text)
 		level = slog.LevelWarn
 	case "WARNING":
