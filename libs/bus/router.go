@@ -103,10 +103,12 @@ func (r *Router) Hear(durable string, h Handler) {
 
 // Run handles events until ctx ends and every running handler has returned.
 func (r *Router) Run(ctx context.Context) error {
-	if err := r.wm.Run(ctx); err != nil {
+	err := r.wm.Run(ctx)
+	err = errors.Join(err, r.sub.Close())
+	if err != nil && ctx.Err() == nil { // an end in the middle of the start is an end like any other
 		return fmt.Errorf("router: %w", err)
 	}
-	return r.sub.Close()
+	return nil
 }
 
 func (r *Router) hear(m *message.Message, durable string, handle Handler) (err error) {

@@ -87,6 +87,29 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
+// Method is one RPC and how it is answered; see On.
+type Method func(*Server) error
+
+// On answers method by decide.
+func On[Q, A any](method string, decide func(context.Context, Caller, Q) (A, error)) Method {
+	return func(s *Server) error { return Handle(s, method, decide) }
+}
+
+// Serve announces the service and answers its methods until Close.
+func Serve(conn *bus.Conn, service schemas.Service, version string, log *slog.Logger, methods ...Method) (*Server, error) {
+	s, err := NewServer(conn, service, version, log)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range methods {
+		if err := m(s); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
 // Handle answers method, which has to be in the catalogue of RPCs.
 func Handle[Q, A any](s *Server, method string, decide func(context.Context, Caller, Q) (A, error)) error {
 	if !known(s.service, method) {

@@ -20,21 +20,11 @@ import (
 const maxPrompt = 256 << 10
 
 func (s *Service) answer() (*rpc.Server, error) {
-	srv, err := rpc.NewServer(s.deps.Conn, s.deps.Service, s.deps.Version, s.log)
-	if err != nil {
-		return nil, err
-	}
-	if err = rpc.Handle(srv, "run_start", s.startRun); err == nil {
-		err = rpc.Handle(srv, "run_cancel", s.cancelRun)
-	}
-	if err == nil {
-		err = rpc.Handle(srv, "model_key_set", s.setModelKey)
-	}
-	if err != nil {
-		srv.Close()
-		return nil, err
-	}
-	return srv, nil
+	return rpc.Serve(s.deps.Conn, s.deps.Service, s.deps.Version, s.log,
+		rpc.On("run_start", s.startRun),
+		rpc.On("run_cancel", s.cancelRun),
+		rpc.On("model_key_set", s.setModelKey),
+	)
 }
 
 // startRun makes a run. It is answered when the run is durable; from then on it goes on by itself.
@@ -53,9 +43,9 @@ func (s *Service) startRun(ctx context.Context, who rpc.Caller, q ask.StartRun) 
 	if err := s.view.Current(); err != nil {
 		return ask.Started{}, err
 	}
-	def, ok := s.agent(who.Tenant, q.Agent)
+	def, ok := s.agents.Get(who.Tenant, string(q.Agent))
 	switch {
-	case !ok:
+	case !ok || def.Removed:
 		return ask.Started{}, problem.New(problem.NotFound, "there is no agent %s", id.Name(q.Agent))
 	case def.Hosting != agent.Hosted:
 		return ask.Started{}, problem.New(problem.Invalid, "agent %s runs its own loop", id.Name(q.Agent))

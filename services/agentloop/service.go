@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +15,6 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas/agent"
-	"github.com/execwarden/execwarden/schemas/id"
 )
 
 // Config is the loop's own settings.
@@ -43,17 +41,10 @@ type Service struct {
 	now     func() time.Time
 	view    *eventlog.View
 	runs    *runs
+	agents  eventlog.Latest[agent.Defined]
 	metrics metrics
 	models  *egress.Origins
 	vault   *vault.Vault // set by Run, before anything is heard
-
-	mu     sync.RWMutex
-	agents map[id.Tenant]map[id.Agent]known
-}
-
-type known struct {
-	agent.Defined
-	seq uint64
 }
 
 type metrics struct {
@@ -67,8 +58,8 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, runs: newRuns(deps.Log), agents: map[id.Tenant]map[id.Agent]known{}}
-	s.view = deps.View(s.apply)
+	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, runs: newRuns(deps.Log)}
+	s.view = deps.View(s.agents.Apply)
 	// A model's answer streams for minutes; the request's context bounds it.
 	s.models = egress.NewOrigins(egress.Rule{Methods: []string{http.MethodPost}, MaxBytes: 64 << 20, Timeout: -1, MaxRedirects: -1})
 	s.metrics = metrics{
@@ -107,31 +98,6 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.view.Run(ctx) })
 	group.Go(func() error { return router.Run(ctx) })
 	return group.Wait()
-}
-
-// apply keeps the agents, for the start of runs.
-func (s *Service) apply(e eventlog.Stored) {
-	def, err := eventlog.Decode[agent.Defined](e)
-	if err != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.agents[e.At.Tenant]
-	if t == nil {
-		t = map[id.Agent]known{}
-		s.agents[e.At.Tenant] = t
-	}
-	if t[def.Agent].seq < e.Seq {
-		t[def.Agent] = known{def, e.Seq}
-	}
-}
-
-func (s *Service) agent(tenant id.Tenant, a id.Agent) (agent.Defined, bool) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	k, ok := s.agents[tenant][a]
-	return k.Defined, ok && !k.Removed
 }
 
 var _ boot.Service = (*Service)(nil)

@@ -19,24 +19,12 @@ import (
 const maxNote = 4 << 10
 
 func (s *Service) answer() (*rpc.Server, error) {
-	srv, err := rpc.NewServer(s.deps.Conn, s.deps.Service, s.deps.Version, s.log)
-	if err != nil {
-		return nil, err
-	}
-	if err = rpc.Handle(srv, "grant_create", s.createGrant); err == nil {
-		err = rpc.Handle(srv, "grant_revoke", s.revokeGrant)
-	}
-	if err == nil {
-		err = rpc.Handle(srv, "approval_decide", s.decideApproval)
-	}
-	if err == nil {
-		err = rpc.Handle(srv, "approval_list", s.listApprovals)
-	}
-	if err != nil {
-		srv.Close()
-		return nil, err
-	}
-	return srv, nil
+	return rpc.Serve(s.deps.Conn, s.deps.Service, s.deps.Version, s.log,
+		rpc.On("grant_create", s.createGrant),
+		rpc.On("grant_revoke", s.revokeGrant),
+		rpc.On("approval_decide", s.decideApproval),
+		rpc.On("approval_list", s.listApprovals),
+	)
 }
 
 var (

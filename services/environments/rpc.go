@@ -13,15 +13,9 @@ import (
 )
 
 func (s *Service) answer() (*rpc.Server, error) {
-	srv, err := rpc.NewServer(s.deps.Conn, s.deps.Service, s.deps.Version, s.log)
-	if err != nil {
-		return nil, err
-	}
-	if err := rpc.Handle(srv, "environment_define", s.define); err != nil {
-		srv.Close()
-		return nil, err
-	}
-	return srv, nil
+	return rpc.Serve(s.deps.Conn, s.deps.Service, s.deps.Version, s.log,
+		rpc.On("environment_define", s.define),
+	)
 }
 
 func (s *Service) define(ctx context.Context, who rpc.Caller, q ask.DefineEnvironment) (ask.Sequence, error) {

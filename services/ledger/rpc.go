@@ -24,27 +24,13 @@ const (
 )
 
 func (s *Service) answer() (*rpc.Server, error) {
-	srv, err := rpc.NewServer(s.deps.Conn, s.deps.Service, s.deps.Version, s.log)
-	if err != nil {
-		return nil, err
-	}
-	if err = rpc.Handle(srv, "events", s.events); err == nil {
-		err = rpc.Handle(srv, "runs", s.runs)
-	}
-	if err == nil {
-		err = rpc.Handle(srv, "timeline", s.timeline)
-	}
-	if err == nil {
-		err = rpc.Handle(srv, "verify", s.verify)
-	}
-	if err == nil {
-		err = rpc.Handle(srv, "position", s.position)
-	}
-	if err != nil {
-		srv.Close()
-		return nil, err
-	}
-	return srv, nil
+	return rpc.Serve(s.deps.Conn, s.deps.Service, s.deps.Version, s.log,
+		rpc.On("events", s.events),
+		rpc.On("runs", s.runs),
+		rpc.On("timeline", s.timeline),
+		rpc.On("verify", s.verify),
+		rpc.On("position", s.position),
+	)
 }
 
 // events merges the two streams by the time at which events were stored, each in its own order.

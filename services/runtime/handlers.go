@@ -102,7 +102,7 @@ func (s *Service) run(ctx context.Context, w *executor.Work, source string, now 
 	if err != nil {
 		return nil, err
 	}
-	agent := s.agent(w.Tenant, w.Requested.Agent)
+	agent, _ := s.agents.Get(w.Tenant, string(w.Requested.Agent)) // one that is gone has no egress rule
 	host, err := newHost(s, w, agent.Runtime.Egress)
 	if err != nil {
 		return nil, err

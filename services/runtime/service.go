@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,7 +14,6 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/call"
-	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/runtime/internal/sandbox"
 )
 
@@ -45,16 +43,9 @@ type Service struct {
 	view    *eventlog.View
 	gate    *executor.Gate
 	hints   *hints
+	agents  eventlog.Latest[agent.Defined]
 	scripts *prometheus.HistogramVec
 	pool    *sandbox.Pool // set by Run, before anything is heard
-
-	mu     sync.RWMutex
-	agents map[id.Tenant]map[id.Agent]known
-}
-
-type known struct {
-	agent.Defined
-	seq uint64
 }
 
 // New makes the service.
@@ -62,7 +53,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, hints: newHints(deps.Conn), agents: map[id.Tenant]map[id.Agent]known{}}
+	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, hints: newHints(deps.Conn)}
 	s.gate = executor.New(call.Script, deps.Conn, deps.Log, deps.Root)
 	s.view = deps.View(s.apply)
 	s.gate.Follow(s.view)
@@ -106,26 +97,7 @@ func (s *Service) apply(e eventlog.Stored) {
 	if err := s.gate.Apply(e); err != nil {
 		s.log.Error("key not trusted", "seq", e.Seq, "err", err)
 	}
-	def, err := eventlog.Decode[agent.Defined](e)
-	if err != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.agents[e.At.Tenant]
-	if t == nil {
-		t = map[id.Agent]known{}
-		s.agents[e.At.Tenant] = t
-	}
-	if t[def.Agent].seq < e.Seq {
-		t[def.Agent] = known{def, e.Seq}
-	}
-}
-
-func (s *Service) agent(tenant id.Tenant, a id.Agent) agent.Defined {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.agents[tenant][a].Defined
+	s.agents.Apply(e)
 }
 
 var _ boot.Service = (*Service)(nil)

@@ -19,21 +19,11 @@ import (
 )
 
 func (s *Service) answer() (*rpc.Server, error) {
-	srv, err := rpc.NewServer(s.deps.Conn, s.deps.Service, s.deps.Version, s.log)
-	if err != nil {
-		return nil, err
-	}
-	if err = rpc.Handle(srv, "connection_define", s.defineConnection); err == nil {
-		err = rpc.Handle(srv, "tools_visible", s.visibleTools)
-	}
-	if err == nil {
-		err = rpc.Handle(srv, "barrier", s.barrier)
-	}
-	if err != nil {
-		srv.Close()
-		return nil, err
-	}
-	return srv, nil
+	return rpc.Serve(s.deps.Conn, s.deps.Service, s.deps.Version, s.log,
+		rpc.On("connection_define", s.defineConnection),
+		rpc.On("tools_visible", s.visibleTools),
+		rpc.On("barrier", s.barrier),
+	)
 }
 
 func (s *Service) defineConnection(ctx context.Context, who rpc.Caller, q ask.DefineConnection) (ask.Sequence, error) {

@@ -36,7 +36,10 @@ func (s *Service) onReceived(ctx context.Context, h bus.Heard) error {
 	}
 	var runs []id.Run
 	reason := "the endpoint has no triggers"
-	for _, t := range s.triggersOf(h.At.Tenant, got.Hook) {
+	for _, t := range s.triggers.All(h.At.Tenant) {
+		if t.Hook != got.Hook {
+			continue
+		}
 		ok, why := rules.Matches(t, facts)
 		if !ok {
 			reason = why

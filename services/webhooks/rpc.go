@@ -17,18 +17,10 @@ import (
 const minSecret = 16
 
 func (s *Service) answer() (*rpc.Server, error) {
-	srv, err := rpc.NewServer(s.deps.Conn, s.deps.Service, s.deps.Version, s.log)
-	if err != nil {
-		return nil, err
-	}
-	if err = rpc.Handle(srv, "trigger_define", s.defineTrigger); err == nil {
-		err = rpc.Handle(srv, "hook_define", s.defineHook)
-	}
-	if err != nil {
-		srv.Close()
-		return nil, err
-	}
-	return srv, nil
+	return rpc.Serve(s.deps.Conn, s.deps.Service, s.deps.Version, s.log,
+		rpc.On("trigger_define", s.defineTrigger),
+		rpc.On("hook_define", s.defineHook),
+	)
 }
 
 func (s *Service) defineTrigger(ctx context.Context, who rpc.Caller, q ask.DefineTrigger) (ask.Sequence, error) {

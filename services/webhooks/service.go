@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,7 +13,6 @@ import (
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/vault"
-	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/trigger"
 )
 
@@ -35,24 +33,17 @@ func (c Config) validate() error {
 
 // Service takes deliveries and starts runs.
 type Service struct {
-	cfg   Config
-	deps  boot.Deps
-	log   *slog.Logger
-	now   func() time.Time
-	view  *eventlog.View
-	slots chan struct{}
-	count *prometheus.CounterVec
-	vault *vault.Vault  // set by Run, before anything is heard
-	ready chan struct{} // closed once addr is set
-	addr  net.Addr
-
-	mu       sync.RWMutex
-	triggers map[id.Tenant]map[id.Trigger]known
-}
-
-type known struct {
-	trigger.Defined
-	seq uint64
+	cfg      Config
+	deps     boot.Deps
+	log      *slog.Logger
+	now      func() time.Time
+	view     *eventlog.View
+	slots    chan struct{}
+	triggers eventlog.Latest[trigger.Defined]
+	count    *prometheus.CounterVec
+	vault    *vault.Vault  // set by Run, before anything is heard
+	ready    chan struct{} // closed once addr is set
+	addr     net.Addr
 }
 
 // New makes the service.
@@ -60,9 +51,8 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, slots: make(chan struct{}, cfg.Concurrent), ready: make(chan struct{}),
-		triggers: map[id.Tenant]map[id.Trigger]known{}}
-	s.view = deps.View(s.apply)
+	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, slots: make(chan struct{}, cfg.Concurrent), ready: make(chan struct{})}
+	s.view = deps.View(s.triggers.Apply)
 	s.count = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "execwarden_webhook_deliveries_total", Help: "Deliveries, by answer."}, []string{"answer"})
 	return s, deps.Metrics.Register(s.count)
@@ -104,35 +94,6 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.view.Run(ctx) })
 	group.Go(func() error { return router.Run(ctx) })
 	return group.Wait()
-}
-
-func (s *Service) apply(e eventlog.Stored) {
-	def, err := eventlog.Decode[trigger.Defined](e)
-	if err != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.triggers[e.At.Tenant]
-	if t == nil {
-		t = map[id.Trigger]known{}
-		s.triggers[e.At.Tenant] = t
-	}
-	if t[def.Trigger].seq < e.Seq {
-		t[def.Trigger] = known{def, e.Seq}
-	}
-}
-
-func (s *Service) triggersOf(tenant id.Tenant, hook id.Hook) []trigger.Defined {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	var out []trigger.Defined
-	for _, t := range s.triggers[tenant] {
-		if t.Hook == hook && !t.Removed {
-			out = append(out, t.Defined)
-		}
-	}
-	return out
 }
 
 var _ boot.Service = (*Service)(nil)

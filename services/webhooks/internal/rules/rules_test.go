@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -92,12 +93,16 @@ func TestCheck(t *testing.T) {
 		"an unknown field": func(d *trigger.Defined) { d.Prompt = "{{.Secret}}" },
 		"an unknown func":  func(d *trigger.Defined) { d.Prompt = `{{env "HOME"}}` },
 		// What follows would keep a processor, or the memory, of everybody busy.
-		"a loop":              func(d *trigger.Defined) { d.Prompt = "{{range 1000000000000}}{{end}}" },
-		"a loop in a branch":  func(d *trigger.Defined) { d.Prompt = "{{if .Bot}}{{else}}{{with .Event}}{{else}}{{range 1000000000000}}{{end}}{{end}}{{end}}" },
-		"doubling templates":  func(d *trigger.Defined) { d.Prompt = doublingTemplates() },
-		"endless recursion":   func(d *trigger.Defined) { d.Prompt = `{{define "x"}}{{template "x"}}{{end}}{{template "x"}}` },
-		"a block":             func(d *trigger.Defined) { d.Prompt = `{{block "x" .}}{{end}}` },
-		"doubling variables":  func(d *trigger.Defined) { d.Prompt = `{{$x := "0123456789"}}` + strings.Repeat(`{{$x = print $x $x}}`, 60) },
+		"a loop": func(d *trigger.Defined) { d.Prompt = "{{range 1000000000000}}{{end}}" },
+		"a loop in a branch": func(d *trigger.Defined) {
+			d.Prompt = "{{if .Bot}}{{else}}{{with .Event}}{{else}}{{range 1000000000000}}{{end}}{{end}}{{end}}"
+		},
+		"doubling templates": func(d *trigger.Defined) { d.Prompt = doublingTemplates() },
+		"endless recursion":  func(d *trigger.Defined) { d.Prompt = `{{define "x"}}{{template "x"}}{{end}}{{template "x"}}` },
+		"a block":            func(d *trigger.Defined) { d.Prompt = `{{block "x" .}}{{end}}` },
+		"doubling variables": func(d *trigger.Defined) {
+			d.Prompt = `{{$x := "0123456789"}}` + strings.Repeat(`{{$x = print $x $x}}`, 60)
+		},
 		"escaping over again": func(d *trigger.Defined) { d.Prompt = `{{$x := "<<<<"}}` + strings.Repeat(`{{$x = js $x}}`, 60) },
 		"wide formats":        func(d *trigger.Defined) { d.Prompt = `{{printf "` + strings.Repeat("%999999d", 10_000) + `" 1}}` },
 		"in a pipeline":       func(d *trigger.Defined) { d.Prompt = `{{.Title | printf "%999999s"}}` },
@@ -170,18 +175,9 @@ func TestMatchesOnlyWhatIsNamed(t *testing.T) {
 		d := trigger.Defined{Events: rapid.SliceOfN(event, 0, 3).Draw(t, "events"), Repos: rapid.SliceOfN(name, 0, 3).Draw(t, "repos"), Removed: rapid.Bool().Draw(t, "removed")}
 		f := rules.Facts{Event: event.Draw(t, "event"), Repo: strings.ToUpper(name.Draw(t, "repo")), Bot: rapid.Bool().Draw(t, "bot")}
 		ok, why := rules.Matches(d, f)
-		want := !d.Removed && !f.Bot && contains(d.Events, f.Event) && contains(d.Repos, strings.ToLower(f.Repo))
+		want := !d.Removed && !f.Bot && slices.Contains(d.Events, f.Event) && slices.Contains(d.Repos, strings.ToLower(f.Repo))
 		if ok != want || ok == (why != "") {
 			t.Fatalf("%v %q", ok, why)
 		}
 	})
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
