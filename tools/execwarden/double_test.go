@@ -106,7 +106,9 @@ func (d *double) Close() {
 	d.Server.Close()
 }
 
-func bearer(r *http.Request) string { return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") }
+func bearer(r *http.Request) string {
+	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+}
 
 func (d *double) note(r *http.Request) {
 	d.mu.Lock()

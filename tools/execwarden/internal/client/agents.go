@@ -1,0 +1,27 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+// Agents lists the agents.
+func (c *Client) Agents(ctx context.Context) ([]agent.Defined, error) {
+	list, err := get[struct {
+		Agents []agent.Defined `json:"agents"`
+	}](ctx, c, "/v1/agents", nil)
+	return list.Agents, err
+}
+
+// PutAgent makes or changes an agent. A model key that is not empty replaces the one that is there.
+func (c *Client) PutAgent(ctx context.Context, a agent.Defined, modelKey string) error {
+	_, err := send[ask.Sequence](ctx, c, http.MethodPut, "/v1/agents/"+segment(id.Name(a.Agent)), nil, struct {
+		agent.Defined
+		ModelKey string `json:"model_key,omitempty"`
+	}{a, modelKey})
+	return err
+}

@@ -1,0 +1,35 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+// Connection is a connection with the tools that it was last seen to have.
+type Connection struct {
+	connection.Defined
+	Tools []connection.Tool `json:"tools"`
+}
+
+// Connections lists the connections.
+func (c *Client) Connections(ctx context.Context) ([]Connection, error) {
+	list, err := get[struct {
+		Connections []Connection `json:"connections"`
+	}](ctx, c, "/v1/connections", nil)
+	return list.Connections, err
+}
+
+// PutConnection makes or changes a connection. A credential that is not empty replaces the one that is there; the
+// definition's own is only a fingerprint, which the server makes.
+func (c *Client) PutConnection(ctx context.Context, def connection.Defined, credential string) error {
+	def.Credential = ""
+	_, err := send[ask.Sequence](ctx, c, http.MethodPut, "/v1/connections/"+segment(id.Name(def.Connection)), nil, struct {
+		connection.Defined
+		Credential string `json:"credential,omitempty"`
+	}{def, credential})
+	return err
+}

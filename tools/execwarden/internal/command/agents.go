@@ -1,0 +1,45 @@
+package command
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/render"
+)
+
+func (a *app) agentsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "agents",
+		Short:   "List agents",
+		GroupID: groupConfig,
+		Args:    cobra.NoArgs,
+		Long:    exits("Lists agents: the identities that call tools.", nil),
+		Example: "  execwarden agents\n  execwarden agents -o json | jq -r '.agents[].agent'",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, c, done, err := a.asking(cmd.Context(), "asking for agents", answersWithin)
+			if err != nil {
+				return err
+			}
+			defer done()
+			list, err := c.Agents(ctx)
+			if err != nil {
+				return err
+			}
+			return render.List(a.printer(), "agents", list, agentGrid)
+		},
+	}
+}
+
+func agentGrid(list []agent.Defined) *render.Grid {
+	g := &render.Grid{Columns: []render.Column{{Name: "AGENT"}, {Name: "HOSTING"}, {Name: "MODEL"}, {Name: "JAVASCRIPT"}, {Name: "PROTOCOL", Wide: true}, {Name: "URL", Wide: true}, {Name: "INSTRUCTIONS", Wide: true}}}
+	for _, a := range list {
+		js := "off"
+		if a.Runtime.Enabled {
+			js = "on"
+		}
+		g.Row(render.Text(id.Name(a.Agent)), render.Text(string(a.Hosting)), render.Text(a.Model.Name), render.Text(js),
+			render.Text(a.Model.Protocol), render.Text(a.Model.URL), render.Text(render.Short(a.Body.Instructions, 80)))
+	}
+	return g
+}

@@ -1,0 +1,94 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/render"
+)
+
+// decideCommand is `approvals approve` or `approvals deny`.
+func (a *app) decideCommand(approve bool) *cobra.Command {
+	d := decision{approve: approve}
+	cmd := &cobra.Command{
+		Use:   d.word() + " APPROVAL",
+		Short: map[bool]string{true: "Let a call happen that waits", false: "Refuse a call that waits"}[approve],
+		Args:  cobra.ExactArgs(1),
+		Long: exits(`Shows what waits, asks, and decides. The decision is bound to the digest of what was shown: if something else waits
+by then, nothing is decided. For scripts, --yes does not ask; --digest says what was looked at before.`, map[int]string{
+			1: "it was decided or expired already, is about something else than was shown, or the answer was no", 4: "there is no such approval",
+		}),
+		Example: fmt.Sprintf("  execwarden approvals %s apr_0197f0c2... --note 'as discussed'\n  execwarden approvals %s apr_0197f0c2... --yes --digest sha256:...", d.word(), d.word()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			which, err := approvalID(args[0])
+			if err != nil {
+				return err
+			}
+			return a.decide(cmd.Context(), which, d)
+		},
+	}
+	cmd.Flags().StringVar(&d.note, "note", "", "a note, for whoever reads the ledger")
+	cmd.Flags().StringVar(&d.digest, "digest", "", "decide only if this is what waits")
+	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+type decision struct {
+	approve      bool
+	note, digest string
+	yes          bool
+}
+
+func (d decision) word() string { return map[bool]string{true: "approve", false: "deny"}[d.approve] }
+
+func (a *app) decide(ctx context.Context, which id.Approval, d decision) error {
+	looking, c, done, err := a.asking(ctx, "asking for approvals", answersWithin)
+	if err != nil {
+		return err
+	}
+	v, err := c.Approval(looking, which)
+	done()
+	switch {
+	case err != nil:
+		return err
+	case v.State != approvalWaiting:
+		return problem.New(problem.Conflict, "%s does not wait any more: %s%s", which, v.State, by(v))
+	case d.digest != "" && d.digest != v.Digest:
+		return problem.New(problem.Conflict, "what waits has digest %s, not the one that was given; look at it again: execwarden approvals show %s", v.Digest, which)
+	}
+	// On standard error: standard output has the decision's outcome.
+	if err := a.aside().One(v, func(w io.Writer) { writeApproval(w, v) }); err != nil {
+		return err
+	}
+	if err := a.confirm(ctx, d.yes, map[bool]string{true: "Let this happen?", false: "Refuse this?"}[d.approve]); err != nil {
+		return err
+	}
+	return a.sendDecision(ctx, c, v, d)
+}
+
+func (a *app) sendDecision(ctx context.Context, c *client.Client, shown ask.Approval, d decision) error {
+	ctx, cancel := a.within(ctx, answersWithin) // however long the answer took
+	defer cancel()
+	defer a.progress("deciding")()
+	v, err := c.Decide(ctx, shown.Approval, shown.Digest, d.approve, d.note)
+	if err != nil {
+		return err
+	}
+	return a.printer().One(v, func(w io.Writer) {
+		fmt.Fprintf(w, "%s: %s%s\n", v.Approval, render.Inline(v.State), render.Visible(by(v)))
+	})
+}
+
+func by(v ask.Approval) string {
+	if v.By == "" {
+		return ""
+	}
+	return " by " + v.By
+}

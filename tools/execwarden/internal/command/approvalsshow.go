@@ -1,0 +1,80 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/render"
+)
+
+func (a *app) approvalsShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show APPROVAL",
+		Short: "Show what an approval is for",
+		Args:  cobra.ExactArgs(1),
+		Long: exits(`Shows what an approval is for: the agent, the tool, and its whole arguments, which the digest binds. Characters
+that would hide or reorder text are spelt out.`, map[int]string{4: "there is no such approval among those that the server lists"}),
+		Example: "  execwarden approvals show apr_0197f0c2...",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			which, err := approvalID(args[0])
+			if err != nil {
+				return err
+			}
+			ctx, c, done, err := a.asking(cmd.Context(), "asking for approvals", answersWithin)
+			if err != nil {
+				return err
+			}
+			defer done()
+			v, err := c.Approval(ctx, which)
+			if err != nil {
+				return err
+			}
+			return a.printer().One(v, func(w io.Writer) { writeApproval(w, v) })
+		},
+	}
+}
+
+func approvalID(text string) (id.Approval, error) {
+	which, err := id.Parse[id.Approval](text)
+	if err != nil {
+		return "", usage("%v; execwarden approvals lists them", err)
+	}
+	return which, nil
+}
+
+// writeApproval shows everything that a decision is about.
+func writeApproval(w io.Writer, v ask.Approval) {
+	for _, line := range []struct{ name, text string }{
+		{"approval", string(v.Approval)},
+		{"state", v.State},
+		{"by", v.By},
+		{"agent", id.Name(v.Agent)},
+		{"tool", v.Tool},
+		{"repo", repoOf(v)},
+		{"grant", id.Name(v.Grant)},
+		{"run", string(v.Run)},
+		{"reason", v.Reason},
+		{"expires", render.Stamp(v.ExpiresAt)},
+		{"digest", v.Digest},
+	} {
+		if line.text != "" {
+			fmt.Fprintf(w, "%-10s%s\n", line.name+":", render.Inline(line.text))
+		}
+	}
+	fmt.Fprintf(w, "arguments:\n%s\n", render.PrettyJSON(v.Body.Args))
+}
+
+// repoOf is the repository that a call's arguments name, as GitHub's tools do. It is a convenience: what is decided
+// on is the arguments.
+func repoOf(v ask.Approval) string {
+	var args struct{ Owner, Repo string }
+	if err := json.Unmarshal(v.Body.Args, &args); err != nil || args.Owner == "" || args.Repo == "" {
+		return ""
+	}
+	return args.Owner + "/" + args.Repo
+}

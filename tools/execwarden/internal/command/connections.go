@@ -1,0 +1,49 @@
+package command
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/render"
+)
+
+func (a *app) connectionsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "connections",
+		Short:   "List connections and their tools",
+		GroupID: groupConfig,
+		Args:    cobra.NoArgs,
+		Long: exits(`Lists connections: the configured providers of tools. A credential is shown by its fingerprint only; the tools'
+schemas are in -o json.`, nil),
+		Example: "  execwarden connections\n  execwarden connections -o json | jq -r '.connections[] | .tools[].name'",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, c, done, err := a.asking(cmd.Context(), "asking for connections", answersWithin)
+			if err != nil {
+				return err
+			}
+			defer done()
+			list, err := c.Connections(ctx)
+			if err != nil {
+				return err
+			}
+			return render.List(a.printer(), "connections", list, connectionGrid)
+		},
+	}
+}
+
+func connectionGrid(list []client.Connection) *render.Grid {
+	g := &render.Grid{Columns: []render.Column{{Name: "CONNECTION"}, {Name: "TYPE"}, {Name: "URL"}, {Name: "TOOLS"}, {Name: "TRUSTED", Wide: true}, {Name: "CREDENTIAL", Wide: true}, {Name: "NAMES", Wide: true}}}
+	for _, c := range list {
+		var names []string
+		for _, t := range c.Tools {
+			names = append(names, t.Name)
+		}
+		g.Row(render.Text(id.Name(c.Defined.Connection)), render.Text(string(c.Type)), render.Text(c.URL), render.Text(strconv.Itoa(len(c.Tools))),
+			render.Text(strconv.FormatBool(c.Trusted)), render.Text(c.Credential), render.Text(strings.Join(names, ",")))
+	}
+	return g
+}

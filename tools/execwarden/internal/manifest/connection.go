@@ -1,0 +1,37 @@
+package manifest
+
+import (
+	"context"
+
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
+)
+
+type connectionFields struct {
+	Header     `yaml:",inline"`
+	Type       connection.Type `yaml:"type"`
+	URL        string          `yaml:"url"`
+	Private    []string        `yaml:"private"`
+	Trusted    bool            `yaml:"trusted"`
+	Credential *secretRef      `yaml:"credential"`
+}
+
+func buildConnection(d *document) (r Resource) {
+	f, ok := fields[connectionFields](d)
+	if !ok {
+		return r
+	}
+	def := connection.Defined{Connection: named[id.Connection](d), Type: f.Type, URL: f.URL, Private: f.Private, Trusted: f.Trusted}
+	if f.Type != connection.GitHub && f.Type != connection.MCP {
+		d.fault("$.type", "type %.40q is not github or mcp", f.Type)
+	}
+	d.httpURL("$.url", f.URL)
+	d.private("$.private", f.Private)
+	r.Secret = d.secret("$.credential", f.Credential)
+	r.Want = def
+	r.put = func(ctx context.Context, api *client.Client, credential string) error {
+		return api.PutConnection(ctx, def, credential)
+	}
+	return r
+}

@@ -1,0 +1,59 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+func indent(raw []byte) ([]byte, error) {
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
+		return nil, err
+	}
+	b.WriteByte('\n')
+	return escapeHidden(b.Bytes()), nil
+}
+
+func compact(raw []byte) ([]byte, error) {
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return nil, err
+	}
+	b.WriteByte('\n')
+	return escapeHidden(b.Bytes()), nil
+}
+
+// PrettyJSON is a JSON text as people read it. What is no JSON is shown as the text that it is.
+func PrettyJSON(raw []byte) string {
+	out, err := indent(raw)
+	if err != nil {
+		return Visible(string(raw))
+	}
+	return string(bytes.TrimSuffix(out, []byte("\n")))
+}
+
+// escapeHidden escapes hidden characters in a JSON text. They stand only within strings, where an escape means the
+// same; what stands between is white space that we wrote ourselves. JSON allows DEL, the second set of control
+// characters and all of Unicode's format characters as they are, and terminals act on them.
+func escapeHidden(raw []byte) []byte {
+	hide := func(r rune) bool { return r != '\n' && hidden(r) }
+	if bytes.IndexFunc(raw, hide) < 0 && utf8.Valid(raw) {
+		return raw
+	}
+	var b bytes.Buffer
+	for _, r := range string(raw) { // invalid UTF-8 becomes U+FFFD
+		switch {
+		case !hide(r):
+			b.WriteRune(r)
+		case r > 0xFFFF:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.Bytes()
+}

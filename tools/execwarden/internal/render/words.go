@@ -1,0 +1,209 @@
+package render
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/environment"
+	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/hook"
+	"github.com/execwarden/execwarden/schemas/key"
+	"github.com/execwarden/execwarden/schemas/ledger"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/run"
+	"github.com/execwarden/execwarden/schemas/script"
+	"github.com/execwarden/execwarden/schemas/session"
+	"github.com/execwarden/execwarden/schemas/tenant"
+	"github.com/execwarden/execwarden/schemas/token"
+	"github.com/execwarden/execwarden/schemas/trigger"
+)
+
+// words says in a few words what an event says. A kind that this program does not know stands for itself: a newer
+// service's event is no fault.
+func words(e schemas.Envelope) (string, Tone) {
+	ev, err := e.Decode()
+	switch {
+	case errors.Is(err, schemas.ErrUnknownKind):
+		return "(a kind that this version does not know) " + string(e.Data), Plain
+	case err != nil:
+		return "its data cannot be read: " + err.Error(), Bad
+	}
+	text, tone := configured(ev)
+	if text == "" {
+		text, tone = happened(ev)
+	}
+	if e.BodyBlob != "" {
+		text += fmt.Sprintf(" (its body is large and kept apart, as %.12s…)", e.BodyBlob)
+	}
+	return text, tone
+}
+
+// configured says what was set up: the kinds of EW_CONTROL and EW_PROOFS.
+func configured(ev schemas.Event) (string, Tone) {
+	switch e := ev.(type) {
+	case tenant.Created:
+		return fmt.Sprintf("tenant %s, named %s", e.Tenant, e.Name), Plain
+	case member.Added:
+		return fmt.Sprintf("%s is %s", e.Member, e.Role), Plain
+	case token.Issued:
+		return fmt.Sprintf("%s for %s, fingerprint %s", e.Token, e.Member, e.Fingerprint) + until(e.ExpiresAt), Plain
+	case key.Published:
+		return fmt.Sprintf("%s, for %s", e.Key, e.Purpose), Plain
+	case agent.Defined:
+		return removed(fmt.Sprintf("%s, %s", e.Agent, e.Hosting), e.Removed), Plain
+	case connection.Defined:
+		return removed(fmt.Sprintf("%s, %s at %s", e.Connection, e.Type, e.URL), e.Removed), Plain
+	case connection.Listed:
+		return fmt.Sprintf("%s has %s", e.Connection, count(len(e.Tools), "tool")), Plain
+	case grant.Created:
+		return fmt.Sprintf("%s lets %s call %s, approval %s", e.Grant, e.Agent, e.Selector.Tool, e.Approval) + until(e.ExpiresAt), Good
+	case grant.Revoked:
+		return because(fmt.Sprintf("%s of %s is revoked", e.Grant, e.Agent), e.Reason), Bad
+	case trigger.Defined:
+		return removed(fmt.Sprintf("%s starts %s on %s", e.Trigger, e.Agent, strings.Join(e.Events, ", ")), e.Removed), Plain
+	case environment.Registered:
+		return removed(fmt.Sprintf("%s, driver %s", e.Environment, e.Driver), e.Removed), Plain
+	case session.Opened:
+		return fmt.Sprintf("%s of %s", e.Session, e.Agent), Plain
+	case ledger.Checkpointed:
+		return fmt.Sprintf("%s: %s, root %s", e.Stream, count(int(e.Size), "leaf"), e.Root), Plain
+	}
+	return "", Plain
+}
+
+// happened says what happened: the kinds of EW_ACTIVITY.
+func happened(ev schemas.Event) (string, Tone) {
+	switch e := ev.(type) {
+	case hook.Received:
+		return fmt.Sprintf("%s: %s, %d bytes", e.Hook, e.Event, len(e.Body.Payload)), Plain
+	case hook.Routed:
+		return fmt.Sprintf("%s started %s", e.Delivery, count(len(e.Runs), "run")), Good
+	case hook.Ignored:
+		return because(fmt.Sprintf("%s started nothing", e.Delivery), e.Reason), Plain
+	case run.Created:
+		return fmt.Sprintf("%s is asked: %s", e.Agent.Agent, e.Body.Text), Plain
+	case run.ModelRequested:
+		return fmt.Sprintf("step %d asks the model", e.Step) + attempt(e.Attempt), Plain
+	case run.ModelCompleted:
+		return answered(e), Plain
+	case run.ModelFailed:
+		return fmt.Sprintf("step %d: the model failed: %s", e.Step, e.Message), Bad
+	case run.CancelRequested:
+		return because("is asked to stop", e.Reason), Waits
+	case run.Completed:
+		return "completed: " + e.Body.Text, Good
+	case run.Failed:
+		return fmt.Sprintf("failed: %s: %s", e.Code, e.Message), Bad
+	case run.Cancelled:
+		return because("cancelled", e.Reason), Bad
+	case approval.Requested:
+		return because(fmt.Sprintf("%s: %s waits for a person", e.Approval, e.Tool), e.Reason), Waits
+	case approval.Decided:
+		if e.Approved {
+			return because(fmt.Sprintf("%s approved by %s", e.Approval, e.By), e.Body.Note), Good
+		}
+		return because(fmt.Sprintf("%s denied by %s", e.Approval, e.By), e.Body.Note), Bad
+	case approval.Expired:
+		return fmt.Sprintf("%s: nobody decided in time", e.Approval), Bad
+	case script.Started:
+		return "JavaScript starts" + attempt(e.Attempt), Plain
+	case script.Fetched:
+		return fetched(e), Plain
+	}
+	return called(ev)
+}
+
+// called says what became of a tool call.
+func called(ev schemas.Event) (string, Tone) {
+	switch e := ev.(type) {
+	case call.Requested:
+		return e.Tool + " " + string(e.Body.Args), Plain
+	case call.Admitted:
+		return fmt.Sprintf("%s is let through, under %s", e.Tool, e.Grant), Plain
+	case call.Held:
+		return because(e.Tool+" is held", e.Reason), Waits
+	case call.Refused:
+		return because(e.Tool+" is refused", e.Reason), Bad
+	case call.Finished:
+		if e.ToolError {
+			return e.Tool + " answered with an error: " + string(e.Body.Result), Bad
+		}
+		return e.Tool + " answered: " + string(e.Body.Result), Good
+	case call.Failed:
+		return fmt.Sprintf("%s failed: %s", e.Tool, e.Message), Bad
+	case call.Cancelled:
+		return because(e.Tool+" was stopped before it had an effect", e.Reason), Bad
+	case call.Unknown:
+		return because(e.Tool+" may or may not have had its effect", e.Message), Waits
+	case call.Late:
+		return e.Tool + " answered after its outcome was decided", Waits
+	}
+	return "", Plain
+}
+
+func answered(e run.ModelCompleted) string {
+	parts := []string{fmt.Sprintf("step %d:", e.Step)}
+	if e.Body.Text != "" {
+		parts = append(parts, e.Body.Text)
+	}
+	for _, c := range e.Body.Calls {
+		parts = append(parts, "wants "+c.Tool)
+	}
+	return strings.Join(parts, " ")
+}
+
+func fetched(e script.Fetched) string {
+	text := "fetch " + e.Method
+	if len(e.Body.Hops) > 0 {
+		text += " " + e.Body.Hops[0].URL
+	}
+	if e.Code != "" {
+		return text + ": " + e.Code
+	}
+	return text + fmt.Sprintf(": %d, %d bytes", e.Status, e.Bytes)
+}
+
+func attempt(n int) string {
+	if n < 2 {
+		return ""
+	}
+	return fmt.Sprintf(", attempt %d", n)
+}
+
+func because(what, reason string) string {
+	if reason == "" {
+		return what
+	}
+	return what + ": " + reason
+}
+
+func removed(what string, gone bool) string {
+	if gone {
+		return what + " (removed)"
+	}
+	return what
+}
+
+func until(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return ", until " + Stamp(t)
+}
+
+func count(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case noun == "leaf":
+		return fmt.Sprintf("%d leaves", n)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
