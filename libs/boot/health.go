@@ -26,6 +26,18 @@ func (h *Health) Check(name string, ready func(context.Context) error) {
 	h.checks[name] = ready
 }
 
+// Expect makes the process not ready until Arrived is called with the same name.
+func (h *Health) Expect(name string) {
+	h.Check(name, func(context.Context) error { return problem.New(problem.Unavailable, "it has not started yet") })
+}
+
+// Arrived ends what Expect began.
+func (h *Health) Arrived(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.checks, name)
+}
+
 // Failing runs every check and gives what fails, by name.
 func (h *Health) Failing(ctx context.Context) map[string]problem.Detail {
 	h.mu.Lock()

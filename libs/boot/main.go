@@ -74,6 +74,7 @@ func run(service schemas.Service, p Program, start func(Deps) (Service, error)) 
 		}
 	}()
 	deps := Deps{Service: service, Version: Version(), Logger: logger, Health: NewHealth()}
+	deps.Health.Expect(string(service))
 	if p.MasterKeyFile != "" {
 		if deps.Master, err = vault.LoadMaster(p.MasterKeyFile); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas"
 )
@@ -35,6 +36,18 @@ type Deps struct {
 func (d Deps) Router() (*bus.Router, error) {
 	return bus.NewRouter(d.Conn, d.Service, d.Logger, d.Metrics)
 }
+
+// Answer answers the service's RPCs until the server is closed. With that the service has arrived.
+func (d Deps) Answer(methods ...rpc.Method) (*rpc.Server, error) {
+	s, err := rpc.Serve(d.Conn, d.Service, d.Version, d.Logger, methods...)
+	if err == nil {
+		d.Arrived()
+	}
+	return s, err
+}
+
+// Arrived says that the service does its work now. Until then its program is not ready.
+func (d Deps) Arrived() { d.Health.Arrived(string(d.Service)) }
 
 // View makes the service's view of the control stream and a readiness check of it.
 func (d Deps) View(apply func(eventlog.Stored)) *eventlog.View {

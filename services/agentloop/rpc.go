@@ -20,7 +20,7 @@ import (
 const maxPrompt = 256 << 10
 
 func (s *Service) answer() (*rpc.Server, error) {
-	return rpc.Serve(s.deps.Conn, s.deps.Service, s.deps.Version, s.log,
+	return s.deps.Answer(
 		rpc.On("run_start", s.startRun),
 		rpc.On("run_cancel", s.cancelRun),
 		rpc.On("model_key_set", s.setModelKey),

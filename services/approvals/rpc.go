@@ -19,7 +19,7 @@ import (
 const maxNote = 4 << 10
 
 func (s *Service) answer() (*rpc.Server, error) {
-	return rpc.Serve(s.deps.Conn, s.deps.Service, s.deps.Version, s.log,
+	return s.deps.Answer(
 		rpc.On("grant_create", s.createGrant),
 		rpc.On("grant_revoke", s.revokeGrant),
 		rpc.On("approval_decide", s.decideApproval),

@@ -13,7 +13,7 @@ import (
 )
 
 func (s *Service) answer() (*rpc.Server, error) {
-	return rpc.Serve(s.deps.Conn, s.deps.Service, s.deps.Version, s.log,
+	return s.deps.Answer(
 		rpc.On("environment_define", s.define),
 	)
 }

@@ -93,6 +93,7 @@ func (s *Service) serve(ctx context.Context, people *auth.People) error {
 	defer stop()
 	s.addr = listener.Addr()
 	close(s.ready)
+	s.deps.Arrived()
 	s.log.Info("gateway", "listen", s.addr.String(), "url", s.cfg.site(s.addr).String())
 	return boot.Serve(ctx, listener, handler, s.log)
 }

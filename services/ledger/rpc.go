@@ -24,7 +24,7 @@ const (
 )
 
 func (s *Service) answer() (*rpc.Server, error) {
-	return rpc.Serve(s.deps.Conn, s.deps.Service, s.deps.Version, s.log,
+	return s.deps.Answer(
 		rpc.On("events", s.events),
 		rpc.On("runs", s.runs),
 		rpc.On("timeline", s.timeline),

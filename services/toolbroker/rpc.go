@@ -19,7 +19,7 @@ import (
 )
 
 func (s *Service) answer() (*rpc.Server, error) {
-	return rpc.Serve(s.deps.Conn, s.deps.Service, s.deps.Version, s.log,
+	return s.deps.Answer(
 		rpc.On("connection_define", s.defineConnection),
 		rpc.On("tools_visible", s.visibleTools),
 		rpc.On("barrier", s.barrier),

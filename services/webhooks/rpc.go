@@ -17,7 +17,7 @@ import (
 const minSecret = 16
 
 func (s *Service) answer() (*rpc.Server, error) {
-	return rpc.Serve(s.deps.Conn, s.deps.Service, s.deps.Version, s.log,
+	return s.deps.Answer(
 		rpc.On("trigger_define", s.defineTrigger),
 		rpc.On("hook_define", s.defineHook),
 	)

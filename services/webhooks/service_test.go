@@ -251,7 +251,7 @@ func TestTooLarge(t *testing.T) {
 
 func TestLargePayloadIsKeptWhole(t *testing.T) {
 	d := start(t, 4)
-	body := `{"action":"opened","padding":"` + strings.Repeat("p", 20<<20) + `"}`
+	body := `{"action":"opened","padding":"` + strings.Repeat("p", large) + `"}`
 	if got, document := d.send(d.delivery("hook_github", body)); got != 202 {
 		t.Fatalf("%d %s", got, document)
 	}

@@ -153,6 +153,7 @@ func (p *process) deps(ctx context.Context, s schemas.Service) (boot.Deps, error
 	if err != nil {
 		return boot.Deps{}, err
 	}
+	p.health.Expect(string(s))
 	return boot.Deps{
 		Service: s, Version: boot.Version(), Conn: conn, Log: eventlog.New(conn), Logger: log, Health: p.health,
 		Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": string(s)}, p.registry),
