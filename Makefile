@@ -20,7 +20,7 @@ build: ## the execwarden program and the sandbox's worker, in .bin
 .PHONY: run
 run: build ## the sample: a webhook, a hosted run, an approval, the proof
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/sample ./tools/sample/cmd/sample
-	@$(BIN)/sample -dir $(CURDIR)/.run -execwarden $(BIN)/execwarden
+	@$(BIN)/sample -dir $(CURDIR)/.run -execwarden $(BIN)/execwarden $(SAMPLEFLAGS)
 
 .PHONY: test
 test: ## every test; it finds or starts its own Postgres

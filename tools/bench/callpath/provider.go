@@ -13,7 +13,8 @@ import (
 // provider is an MCP server on this machine whose tools cost next to nothing.
 type provider struct {
 	loopback.Server
-	hanging atomic.Int64 // calls of hang that have not returned
+	hanging  atomic.Int64 // calls of hang that have not returned
+	released atomic.Pointer[chan struct{}]
 }
 
 // query is the argument of every tool.
@@ -28,13 +29,14 @@ type found struct {
 
 func newProvider() *provider {
 	p := &provider{}
+	p.release()
 	server := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
 	closed := false
 	mcp.AddTool(server, &mcp.Tool{Name: "read", Description: "Answers at once, and changes nothing.",
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed}}, answer)
 	mcp.AddTool(server, &mcp.Tool{Name: "write", Description: "Answers at once; repeating it changes nothing more.",
 		Annotations: &mcp.ToolAnnotations{IdempotentHint: true, DestructiveHint: &closed, OpenWorldHint: &closed}}, answer)
-	mcp.AddTool(server, &mcp.Tool{Name: "hang", Description: "Answers when nobody waits for it any more.",
+	mcp.AddTool(server, &mcp.Tool{Name: "hang", Description: "Answers when it is released.",
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed}}, p.hang)
 	p.Handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})
 	return p
@@ -44,11 +46,25 @@ func answer(_ context.Context, _ *mcp.CallToolRequest, q query) (*mcp.CallToolRe
 	return nil, found{Text: "found " + q.Text}, nil
 }
 
-func (p *provider) hang(ctx context.Context, _ *mcp.CallToolRequest, _ query) (*mcp.CallToolResult, found, error) {
+func (p *provider) hang(_ context.Context, _ *mcp.CallToolRequest, _ query) (*mcp.CallToolResult, found, error) {
 	p.hanging.Add(1)
 	defer p.hanging.Add(-1)
-	<-ctx.Done()
-	return nil, found{}, ctx.Err()
+	<-*p.released.Load() // without sessions a server does not learn that its client gave up
+	return nil, found{}, nil
+}
+
+// release lets the calls that hang answer, whoever still waits for them.
+func (p *provider) release() {
+	next := make(chan struct{})
+	if old := p.released.Swap(&next); old != nil {
+		close(*old)
+	}
+}
+
+// Close ends the provider.
+func (p *provider) Close() error {
+	p.release()
+	return p.Server.Close()
 }
 
 // direct calls the provider as a client without ExecWarden would.

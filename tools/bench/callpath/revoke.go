@@ -71,5 +71,6 @@ func revocation(ctx context.Context, h *house, t *tenancy, g given, callers []*c
 		return 0, err
 	}
 	last := slices.MaxFunc(ended, time.Time.Compare)
-	return last.Sub(began), until(ctx, "the provider noticed", func() bool { return h.provider.hanging.Load() == 0 })
+	h.provider.release()
+	return last.Sub(began), until(ctx, "the provider is free", func() bool { return h.provider.hanging.Load() == 0 })
 }
