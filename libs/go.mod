@@ -25,6 +25,7 @@ require (
 )
 
 require (
+	cel.dev/cel-go v0.32.0 // indirect
 	filippo.io/hpke v0.4.0 // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/beorn7/perks v1.0.1 // indirect

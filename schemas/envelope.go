@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"strings"
 	"time"
@@ -63,12 +62,8 @@ func ParseEnvelope(subject string, raw []byte) (Envelope, Subject, error) {
 		return Envelope{}, at, fmt.Errorf("an event of %d bytes is over %d", len(raw), MaxEnvelope)
 	}
 	var e Envelope
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if err := dec.Decode(&e); err != nil {
-		return Envelope{}, at, fmt.Errorf("the event is not a CloudEvents JSON object: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Envelope{}, at, errors.New("there is more after the event's JSON object")
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return Envelope{}, at, fmt.Errorf("the event is not one CloudEvents JSON object: %w", err)
 	}
 	if _, err := id.Parse[id.Event](string(e.ID)); err != nil {
 		return Envelope{}, at, err

@@ -87,6 +87,10 @@ func serviceUser(s schemas.Service) User {
 		own := "$KV." + SecretsBucket + "." + string(s) + ".>"
 		say("$JS.API.STREAM.INFO.KV_"+SecretsBucket, own, "$JS.API.DIRECT.GET.KV_"+SecretsBucket+"."+own)
 	}
+	if s == schemas.Toolbroker {
+		say("$JS.API.STREAM.INFO.KV_"+CountersBucket, "$KV."+CountersBucket+".>",
+			"$JS.API.DIRECT.GET.KV_"+CountersBucket+".$KV."+CountersBucket+".>")
+	}
 	if s == schemas.Gateway {
 		say("$JS.API.STREAM.INFO.KV_"+PeopleBucket, "$KV."+PeopleBucket+".>",
 			"$JS.API.DIRECT.GET.KV_"+PeopleBucket+".$KV."+PeopleBucket+".>")

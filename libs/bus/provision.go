@@ -18,11 +18,12 @@ import (
 
 // Stores beside the event streams.
 const (
-	BlobStream    = "EW_BLOBS"
-	DLQStream     = "EW_DLQ"
-	ClaimsBucket  = "claims"
-	SecretsBucket = "secrets"
-	PeopleBucket  = "people"
+	BlobStream     = "EW_BLOBS"
+	DLQStream      = "EW_DLQ"
+	ClaimsBucket   = "claims"
+	SecretsBucket  = "secrets"
+	PeopleBucket   = "people"
+	CountersBucket = "counters"
 )
 
 // Waits and bounds of the durables.
@@ -76,7 +77,7 @@ func Provision(ctx context.Context, boot *Conn, layout Layout) error {
 		}
 	}
 	buckets := []jetstream.KeyValueConfig{
-		{Bucket: ClaimsBucket, TTL: claimLapse}, {Bucket: SecretsBucket}, {Bucket: PeopleBucket},
+		{Bucket: ClaimsBucket, TTL: claimLapse}, {Bucket: SecretsBucket}, {Bucket: PeopleBucket}, {Bucket: CountersBucket},
 	}
 	for _, cfg := range buckets {
 		cfg.History, cfg.Storage, cfg.Replicas = 1, jetstream.FileStorage, layout.Replicas

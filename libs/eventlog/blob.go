@@ -100,7 +100,7 @@ func (l *Log) putBlob(ctx context.Context, tenant id.Tenant, body []byte) (name 
 func (l *Log) getBlob(ctx context.Context, tenant id.Tenant, name string) (json.RawMessage, error) {
 	var body []byte
 	for i, chunks := 0, 1; i < chunks; i++ {
-		m, err := l.lastOn(ctx, bus.BlobStream, blobSubject(tenant, name, i))
+		m, err := l.getOne(ctx, l.getSubject(bus.BlobStream)+"."+blobSubject(tenant, name, i), nil)
 		if err != nil {
 			return nil, problem.Wrap(err, problem.Unavailable, "a body in the blob store cannot be read now")
 		}

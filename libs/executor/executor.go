@@ -146,6 +146,11 @@ func (g *Gate) Claim(ctx context.Context, w *Work) (*claim.Held, error) {
 	return g.claims.Take(ctx, w.Tenant, w.Admitted.Call, w.Seq)
 }
 
+// Claimed says whether anybody ever claimed the call, so that its effect may have happened.
+func (g *Gate) Claimed(ctx context.Context, w *Work) (bool, error) {
+	return g.claims.Taken(ctx, w.Tenant, w.Admitted.Call)
+}
+
 // Settle appends the outcome of a call, then tells whoever waits. It returns when the outcome is durable; until then
 // nobody has seen the result. A crash before that makes the next owner find out what happened; a crash after it, in
 // front of the hint, costs the waiter a poll.

@@ -1,14 +1,14 @@
 // Package approval holds the events of a person's decision on one held call.
 //
-//	requested -> decided | expired
+//	requested -> voted ... -> decided | expired
 package approval
 
 import (
+	"encoding/json"
 	"time"
 
-	"encoding/json"
-
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
 )
 
 // Requested opens an approval. It is good for the one digest, once.
@@ -21,7 +21,9 @@ type Requested struct {
 	Grant     id.Grant    `json:"grant"`
 	Digest    string      `json:"digest"`
 	Reason    string      `json:"reason"`
-	Requested uint64      `json:"requested_seq"` // EW_ACTIVITY sequence of the call's request
+	Requested uint64      `json:"requested_seq"`      // EW_ACTIVITY sequence of the call's request
+	Quorum    int         `json:"quorum,omitempty"`   // members who have to approve; zero is one
+	Approver  member.Role `json:"approver,omitempty"` // the role that they need; empty: any that may approve
 	ExpiresAt time.Time   `json:"expires_at"`
 	Body      Shown       `json:"body"`
 }
@@ -34,7 +36,20 @@ type Shown struct {
 	Args json.RawMessage `json:"args"`
 }
 
-// Decided is a member's decision.
+// Voted is an approval by one of several members that the quorum needs. It counts for its digest.
+type Voted struct {
+	Approval id.Approval `json:"approval"`
+	Call     id.Call     `json:"call"`
+	Run      id.Run      `json:"run"`
+	Digest   string      `json:"digest"`
+	By       id.Member   `json:"by"`
+	Body     Note        `json:"body"`
+}
+
+// Kind implements schemas.Event.
+func (Voted) Kind() string { return "approval.voted" }
+
+// Decided is the decision: a member's denial, or the approval that completed the quorum.
 type Decided struct {
 	Approval  id.Approval `json:"approval"`
 	Call      id.Call     `json:"call"`

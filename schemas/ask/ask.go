@@ -119,8 +119,9 @@ type ListApprovals struct {
 // Approval is an approval with what became of it.
 type Approval struct {
 	approval.Requested
-	State string `json:"state"` // "waiting", "approved", "denied", "expired"
-	By    string `json:"by,omitempty"`
+	State string      `json:"state"` // "waiting", "approved", "denied", "expired"
+	By    string      `json:"by,omitempty"`
+	Votes []id.Member `json:"votes,omitempty"` // who approved so far, while more have to
 }
 
 // Approvals lists approvals, the newest first.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
 )
 
 // Route names the executor of a call.
@@ -66,15 +67,17 @@ func (Admitted) Kind() string { return "call.admitted" }
 
 // Held makes a call wait for a person. Digest binds tool, arguments, tool schema and grant.
 type Held struct {
-	Call      id.Call  `json:"call"`
-	Run       id.Run   `json:"run"`
-	Agent     id.Agent `json:"agent"`
-	Tool      string   `json:"tool"`
-	Grant     id.Grant `json:"grant"`
-	Digest    string   `json:"digest"`
-	Reason    string   `json:"reason"`
-	Requested uint64   `json:"requested_seq"`
-	Control   uint64   `json:"control_seq"`
+	Call      id.Call     `json:"call"`
+	Run       id.Run      `json:"run"`
+	Agent     id.Agent    `json:"agent"`
+	Tool      string      `json:"tool"`
+	Grant     id.Grant    `json:"grant"`
+	Digest    string      `json:"digest"`
+	Reason    string      `json:"reason"`
+	Quorum    int         `json:"quorum,omitempty"` // as the grant says
+	Approver  member.Role `json:"approver,omitempty"`
+	Requested uint64      `json:"requested_seq"`
+	Control   uint64      `json:"control_seq"`
 }
 
 // Kind implements schemas.Event.

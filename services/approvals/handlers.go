@@ -38,7 +38,7 @@ func (s *Service) onHeld(ctx context.Context, h bus.Heard) error {
 		ID: id.Derive[id.Event](string(a), "requested"),
 		Event: approval.Requested{
 			Approval: a, Call: held.Call, Run: held.Run, Agent: held.Agent, Tool: held.Tool, Grant: held.Grant, Digest: held.Digest,
-			Reason: held.Reason, Requested: held.Requested, ExpiresAt: h.Envelope.Time.Add(s.cfg.ApprovalLife),
+			Reason: held.Reason, Quorum: held.Quorum, Approver: held.Approver, Requested: held.Requested, ExpiresAt: h.Envelope.Time.Add(s.cfg.ApprovalLife),
 			Body: approval.Shown{Args: request.Body.Args},
 		},
 	}, 0)

@@ -2,7 +2,6 @@ package approvals
 
 import (
 	"context"
-	"regexp"
 
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -27,29 +26,13 @@ func (s *Service) answer() (*rpc.Server, error) {
 	)
 }
 
-var (
-	toolGlob = regexp.MustCompile(`^[a-z0-9*-]{1,64}\.[A-Za-z0-9_*-]{1,64}$`)
-	repoGlob = regexp.MustCompile(`^[A-Za-z0-9*-]{1,39}/[A-Za-z0-9._*-]{1,100}$`)
-)
-
 func (s *Service) createGrant(ctx context.Context, who rpc.Caller, q ask.CreateGrant) (ask.Sequence, error) {
 	g := q.Grant
-	switch {
-	case !member.Role(who.Role).MayConfigure():
+	if !member.Role(who.Role).MayConfigure() {
 		return ask.Sequence{}, problem.New(problem.Denied, "a %s may not make grants", who.Role)
-	case !valid[id.Grant](g.Grant) || !valid[id.Agent](g.Agent):
-		return ask.Sequence{}, problem.New(problem.Invalid, "a grant needs its own id and an agent's")
-	case !toolGlob.MatchString(g.Selector.Tool):
-		return ask.Sequence{}, problem.New(problem.Invalid, "tool %.80q is not connection.tool, with * for any run of characters", g.Selector.Tool)
-	case g.Approval != grant.Never && g.Approval != grant.Always:
-		return ask.Sequence{}, problem.New(problem.Invalid, "approval %.40q is not never or always", g.Approval)
-	case !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(s.now()):
-		return ask.Sequence{}, problem.New(problem.Invalid, "the grant would have expired already")
 	}
-	for _, r := range g.Selector.Repos {
-		if !repoGlob.MatchString(r) {
-			return ask.Sequence{}, problem.New(problem.Invalid, "repository %.120q is not owner/name", r)
-		}
+	if err := checkGrant(g, s.now()); err != nil {
+		return ask.Sequence{}, err
 	}
 	last, _, err := s.grant(ctx, who.Tenant, g.Grant)
 	if err != nil {
@@ -125,13 +108,13 @@ func (s *Service) decideApproval(ctx context.Context, who rpc.Caller, q ask.Deci
 			correlation = e.Envelope.Correlation
 		}
 	}
-	decided, err := state.Decide(q, by, s.now())
+	next, err := state.Decide(q, book.Decider{Member: by, Role: member.Role(who.Role)}, s.now())
 	if err != nil {
 		return ask.Approval{}, err
 	}
-	if decided != nil {
-		_, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
-			Event: *decided, Tenant: who.Tenant, Key: string(q.Approval), Run: decided.Run, Actor: who.Actor, Correlation: correlation,
+	if next != nil {
+		seq, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
+			Event: next, Tenant: who.Tenant, Key: string(q.Approval), Run: state.Requested.Run, Actor: who.Actor, Correlation: correlation,
 		}, state.Seq)
 		if problem.CodeOf(err) == problem.Conflict {
 			return ask.Approval{}, problem.Wrap(err, problem.Conflict, "somebody decided at the same moment; look at it again")
@@ -139,9 +122,9 @@ func (s *Service) decideApproval(ctx context.Context, who rpc.Caller, q ask.Deci
 		if err != nil {
 			return ask.Approval{}, err
 		}
-		state.Decided = decided
+		state.Apply(seq, next)
 	}
-	return ask.Approval{Requested: *state.Requested, State: state.Word(s.now()), By: string(by)}, nil
+	return state.Show(s.now()), nil
 }
 
 func (s *Service) listApprovals(ctx context.Context, who rpc.Caller, q ask.ListApprovals) (ask.Approvals, error) {

@@ -3,6 +3,8 @@ package toolbroker
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/execwarden/execwarden/libs/bus"
@@ -14,19 +16,29 @@ import (
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/counter"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
 )
 
 // onRequested decides a call for the first time.
 func (s *Service) onRequested(ctx context.Context, h bus.Heard) error {
-	envelope, err := s.deps.Log.Restored(ctx, h.Envelope)
-	if err != nil {
-		return err
+	r, ok := h.Event.(call.Requested)
+	if !ok {
+		return nil
 	}
-	r, err := eventlog.Decode[call.Requested](eventlog.Stored{Seq: h.Seq, Envelope: envelope})
-	if err != nil {
-		return err
+	if h.Envelope.BodyBlob != "" {
+		envelope, err := s.deps.Log.Restored(ctx, h.Envelope)
+		if err != nil {
+			return err
+		}
+		if r, err = eventlog.Decode[call.Requested](eventlog.Stored{Seq: h.Seq, Envelope: envelope}); err != nil {
+			return bus.Undecodable(err)
+		}
+	}
+	if _, err := id.Parse[id.Call](string(r.Call)); err != nil || string(r.Run) != h.At.Key {
+		return bus.Undecodable(errors.New("the request names no call, or is about another run than its subject"))
 	}
 	if h.Again() {
 		// Heard before: the decision may be stored already, and the first one counts.
@@ -89,6 +101,7 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	r := a.request
 	known := s.state.Known(a.tenant, r.Agent, r.Tool)
 	d := policy.Decision{Verdict: policy.Refuse}
+	before, beforeErr := s.approvedBefore(ctx, a)
 	args, err := permit.CanonicalArgs(r.Body.Args)
 	switch {
 	case a.refusal != nil:
@@ -98,7 +111,19 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	case permit.Digest(r.Body.Args) != r.ArgsDigest:
 		d.Code, d.Reason = problem.Invalid, "the arguments do not have the digest that the request names"
 	default:
-		d = policy.Decide(known, policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, NotAfter: r.NotAfter, Approved: a.approved}, s.now())
+		d = policy.Decide(known, policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, NotAfter: r.NotAfter, Approved: a.approved, Before: before}, &s.conditions, s.now())
+	}
+	if err := beforeErr(); err != nil {
+		return err
+	}
+	if d.Verdict == policy.Admit && d.Grant.Limits != (grant.Limits{}) {
+		reached, err := s.counters.Reserve(ctx, counter.Call{Tenant: a.tenant, Grant: d.GrantID(), Run: r.Run, Call: r.Call}, d.Grant.Limits)
+		if err != nil {
+			return err
+		}
+		if reached != "" {
+			d.Verdict, d.Code, d.Reason = policy.Refuse, problem.Busy, reached
+		}
 	}
 	var ev schemas.Event
 	draft := eventlog.Draft{Tenant: a.tenant, Key: string(r.Run), Run: r.Run, Actor: actor, Causation: a.cause, Correlation: a.correlation}
@@ -109,13 +134,13 @@ func (s *Service) decide(ctx context.Context, a question) error {
 			return err
 		}
 		draft.Route = known.Tool.Route
-		ev = call.Admitted{Call: r.Call, Run: r.Run, Tool: r.Tool, Route: known.Tool.Route, Grant: d.Grant, Approval: a.approval,
+		ev = call.Admitted{Call: r.Call, Run: r.Run, Tool: r.Tool, Route: known.Tool.Route, Grant: d.GrantID(), Approval: a.approval,
 			Requested: a.seq, Control: control, Permit: text}
 	case policy.Hold:
-		ev = call.Held{Call: r.Call, Run: r.Run, Agent: r.Agent, Tool: r.Tool, Grant: d.Grant, Digest: d.Digest, Reason: d.Reason,
-			Requested: a.seq, Control: control}
+		ev = call.Held{Call: r.Call, Run: r.Run, Agent: r.Agent, Tool: r.Tool, Grant: d.GrantID(), Digest: d.Digest, Reason: d.Reason,
+			Quorum: d.Grant.Quorum, Approver: d.Grant.Approver, Requested: a.seq, Control: control}
 	default:
-		ev = call.Refused{Call: r.Call, Run: r.Run, Tool: r.Tool, Grant: d.Grant, Approval: a.approval, Code: string(d.Code), Reason: d.Reason, Control: control}
+		ev = call.Refused{Call: r.Call, Run: r.Run, Tool: r.Tool, Grant: d.GrantID(), Approval: a.approval, Code: string(d.Code), Reason: d.Reason, Control: control}
 	}
 	s.metrics.decisions.WithLabelValues(ev.Kind()).Inc()
 	draft.Event = ev
@@ -132,11 +157,31 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	return nil
 }
 
+// approvedBefore says under which grants a call of this run was approved before. It reads the run only when a grant's
+// rule asks, and then once; the second function gives the error of that.
+func (s *Service) approvedBefore(ctx context.Context, a question) (func(id.Grant) bool, func() error) {
+	var failed error
+	read := sync.OnceValue(func() map[id.Grant]bool {
+		approved := map[id.Grant]bool{}
+		for e, err := range s.deps.Log.Read(ctx, schemas.Activity, calls.Filter(a.tenant, a.request.Run), 1) {
+			if err != nil {
+				failed = err
+				return nil
+			}
+			if ev, err := eventlog.Decode[call.Admitted](e); err == nil && ev.Approval != "" {
+				approved[ev.Grant] = true
+			}
+		}
+		return approved
+	})
+	return func(g id.Grant) bool { return read()[g] }, func() error { return failed }
+}
+
 func (s *Service) sign(a question, d policy.Decision, route call.Route, control uint64) (string, error) {
 	now := s.now().UTC()
 	return s.signer.Sign(permit.Claims{
 		Audience: route, Tenant: a.tenant, Run: a.request.Run, Call: a.request.Call, Tool: a.request.Tool,
-		ArgsDigest: a.request.ArgsDigest, Grant: d.Grant, Requested: a.seq, Control: control,
+		ArgsDigest: a.request.ArgsDigest, Grant: d.GrantID(), Requested: a.seq, Control: control,
 		IssuedAt: now, ExpiresAt: now.Add(s.cfg.PermitLife),
 	})
 }

@@ -21,8 +21,9 @@ type providers struct {
 	credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error)
 	ways       *egress.Origins
 
-	mu   sync.Mutex
-	open map[connectionKey]opened
+	mu      sync.Mutex
+	open    map[connectionKey]opened
+	closing sync.WaitGroup
 }
 
 type connectionKey struct {
@@ -53,8 +54,10 @@ func (p *providers) provider(tenant id.Tenant, def connection.Defined) (upstream
 		if reflect.DeepEqual(o.def, def) {
 			return o.Provider, nil
 		}
-		_ = o.Close() // it is not used any more, whatever it says
 		delete(p.open, key)
+		// Closing asks the server, which may take its time: not at the cost of everybody's calls. It is not used any
+		// more, whatever it says.
+		p.closing.Go(func() { _ = o.Close() })
 	}
 	made, err := p.make(tenant, def)
 	if err != nil {
@@ -85,11 +88,12 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined) (upstream.Pro
 
 func (p *providers) close() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	for k, o := range p.open {
-		_ = o.Close() // the process is ending
+		p.closing.Go(func() { _ = o.Close() }) // the process is ending
 		delete(p.open, k)
 	}
+	p.mu.Unlock()
+	p.closing.Wait()
 	p.ways.CloseIdleConnections()
 }
 

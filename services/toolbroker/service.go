@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/condition"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/executor"
 	"github.com/execwarden/execwarden/libs/permit"
@@ -18,6 +19,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/counter"
 )
 
 // Config is the broker's own settings.
@@ -46,15 +48,17 @@ type Service struct {
 	log  *slog.Logger
 	now  func() time.Time
 
-	state     *control.State
-	view      *eventlog.View
-	gate      *executor.Gate
-	providers *providers
-	metrics   metrics
+	state      *control.State
+	view       *eventlog.View
+	gate       *executor.Gate
+	providers  *providers
+	conditions condition.Cache
+	metrics    metrics
 
 	// Set by Run, before anything is heard.
-	vault  *vault.Vault
-	signer *permit.Signer
+	vault    *vault.Vault
+	signer   *permit.Signer
+	counters *counter.Counters
 }
 
 type metrics struct {
@@ -91,6 +95,9 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 // Run works until ctx ends and every call in flight has its outcome or has been handed back.
 func (s *Service) Run(ctx context.Context) (err error) {
 	if s.vault, err = vault.Open(ctx, s.deps.Conn, s.deps.Master); err != nil {
+		return err
+	}
+	if s.counters, err = counter.Open(ctx, s.deps.Conn); err != nil {
 		return err
 	}
 	if err = s.gate.OpenClaims(ctx); err != nil {

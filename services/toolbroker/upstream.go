@@ -30,7 +30,7 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	case "":
 		defer leave()
 	case problem.Denied:
-		return s.gate.Settle(ctx, w, s.revoked(w))
+		return s.endRevoked(ctx, w)
 	default:
 		return err
 	}
@@ -84,6 +84,22 @@ func (s *Service) settle(ctx context.Context, w *executor.Work, end ending) erro
 		return err
 	}
 	return s.gate.Settle(ctx, w, call.Late{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Body: call.Result{Result: end.late.Content}})
+}
+
+// endRevoked ends a call whose grant was revoked before this process began it. Somebody may have begun it before, and
+// crashed: then nobody can say that it had no effect.
+func (s *Service) endRevoked(ctx context.Context, w *executor.Work) error {
+	begun, err := s.gate.Claimed(ctx, w)
+	if err != nil {
+		return err
+	}
+	if !begun {
+		return s.gate.Settle(ctx, w, s.revoked(w))
+	}
+	if _, err := s.gate.Claim(ctx, w); err != nil {
+		return err // its owner still lives, and says itself how it ended
+	}
+	return s.gate.Settle(ctx, w, s.unknown(w, "the grant was revoked, and an earlier attempt was cut off"))
 }
 
 // attempt makes the call once and says how it ended. An error is no outcome: the process is ending, or could not

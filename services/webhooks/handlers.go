@@ -28,7 +28,7 @@ func (s *Service) onReceived(ctx context.Context, h bus.Heard) error {
 	}
 	got, err := eventlog.Decode[hook.Received](eventlog.Stored{Seq: h.Seq, Envelope: envelope})
 	if err != nil {
-		return err
+		return bus.Undecodable(err)
 	}
 	facts, err := rules.Read(got.Event, got.Body.Payload)
 	if err != nil {

@@ -175,9 +175,13 @@ func Await[T schemas.Event](k *Kit, n int, has func(T) bool) (T, eventlog.Stored
 // Answer plays a service that answers one RPC.
 func Answer[Q, A any](k *Kit, s schemas.Service, method string, decide func(context.Context, rpc.Caller, Q) (A, error)) (stop func()) {
 	k.t.Helper()
-	srv, err := rpc.NewServer(k.Conn(k.t, string(s)), s, "0.0.0", k.Bus.Log)
+	conn := k.Conn(k.t, string(s))
+	srv, err := rpc.NewServer(conn, s, "0.0.0", k.Bus.Log)
 	if err == nil {
 		err = rpc.Handle(srv, method, decide)
+	}
+	if err == nil {
+		err = conn.NC.Flush() // so that the server knows who answers
 	}
 	if err != nil {
 		k.t.Fatal(err)

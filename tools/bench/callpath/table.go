@@ -10,13 +10,13 @@ import (
 // WriteTable writes the report for people.
 func (r Report) WriteTable(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "transport\tsync\tcallers\tway\tcalls\tp50 ms\tp99 ms\tcalls/s\tp50 ÷ bare\tbare rate ÷\tp50 − direct\tdirect rate ÷\t")
+	fmt.Fprintln(w, "transport\tsync\tcallers\tway\tcalls\tp50 ms\tp99 ms\tcalls/s\tp50 / bare\tbare rate / rate\tp50 - direct\tdirect rate / rate\t")
 	var last Setting
-	for _, p := range r.Paths {
-		if p.Setting != last {
+	for i, p := range r.Paths {
+		if i > 0 && p.Setting != last {
 			fmt.Fprintln(w, "\t\t\t\t\t\t\t\t\t\t\t\t")
-			last = p.Setting
 		}
+		last = p.Setting
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%.0f\t%s\t%s\t%s\t%s\t\n", p.Transport, p.Sync, p.Callers, p.Way, p.Calls,
 			ms(p.P50), ms(p.P99), p.Rate, times(p.BareP50), times(p.BareRate), msOrNone(p.DirectP50), times(p.DirectRate))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
 )
 
 // The states of an approval.
@@ -28,6 +29,7 @@ const maxClosed = 500
 // State is one approval as far as its events go.
 type State struct {
 	Requested *approval.Requested
+	Votes     []id.Member // who approved, while more have to
 	Decided   *approval.Decided
 	Expired   bool
 	Seq       uint64 // of the last event
@@ -40,6 +42,10 @@ func (s *State) Apply(seq uint64, ev schemas.Event) {
 	case approval.Requested:
 		if s.Requested == nil {
 			s.Requested = &ev
+		}
+	case approval.Voted:
+		if s.Requested != nil && !s.closed() && ev.Digest == s.Requested.Digest && !slices.Contains(s.Votes, ev.By) {
+			s.Votes = append(s.Votes, ev.By)
 		}
 	case approval.Decided:
 		if !s.closed() {
@@ -67,13 +73,31 @@ func (s *State) Word(now time.Time) string {
 	return Waiting
 }
 
-// Decide checks a decision. It gives nil and no error when the same member decided the same before.
-func (s *State) Decide(q ask.DecideApproval, by id.Member, now time.Time) (*approval.Decided, error) {
+// Show is the approval as lists show it.
+func (s *State) Show(now time.Time) ask.Approval {
+	a := ask.Approval{Requested: *s.Requested, State: s.Word(now)}
+	if s.Decided != nil {
+		a.By = string(s.Decided.By)
+	} else {
+		a.Votes = slices.Clone(s.Votes)
+	}
+	return a
+}
+
+// Decider is the member who decides.
+type Decider struct {
+	Member id.Member
+	Role   member.Role
+}
+
+// Decide checks a member's decision, and gives the event that it leads to: a vote, while the quorum needs more, or the
+// decision. It gives nil and no error when the same member decided the same before. A denial needs no quorum.
+func (s *State) Decide(q ask.DecideApproval, by Decider, now time.Time) (schemas.Event, error) {
 	r := s.Requested
 	if r == nil {
 		return nil, problem.New(problem.NotFound, "there is no approval %s", q.Approval)
 	}
-	if s.Decided != nil && s.Decided.By == by && s.Decided.Approved == q.Approve && s.Decided.Digest == q.Digest {
+	if s.Decided != nil && s.Decided.By == by.Member && s.Decided.Approved == q.Approve && s.Decided.Digest == q.Digest {
 		return nil, nil
 	}
 	switch word := s.Word(now); {
@@ -83,8 +107,16 @@ func (s *State) Decide(q ask.DecideApproval, by id.Member, now time.Time) (*appr
 		return nil, problem.New(problem.Conflict, "%s has decided: %s", s.Decided.By, word)
 	case q.Digest != r.Digest:
 		return nil, problem.New(problem.Conflict, "the decision is about something else than what waits; look at it again")
+	case r.Approver != "" && by.Role != r.Approver && by.Role != member.Owner:
+		return nil, problem.New(problem.Denied, "the grant wants a member with role %s to decide", r.Approver)
 	}
-	return &approval.Decided{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, Approved: q.Approve, By: by,
+	if q.Approve && slices.Contains(s.Votes, by.Member) {
+		return nil, nil
+	}
+	if q.Approve && len(s.Votes)+1 < r.Quorum {
+		return approval.Voted{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, By: by.Member, Body: approval.Note{Note: q.Note}}, nil
+	}
+	return approval.Decided{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, Approved: q.Approve, By: by.Member,
 		Requested: r.Requested, Body: approval.Note{Note: q.Note}}, nil
 }
 
@@ -143,11 +175,7 @@ func (b *Book) List(tenant id.Tenant, open bool, now time.Time) []ask.Approval {
 		if s.Requested == nil || open && word != Waiting {
 			continue
 		}
-		a := ask.Approval{Requested: *s.Requested, State: word}
-		if s.Decided != nil {
-			a.By = string(s.Decided.By)
-		}
-		rows = append(rows, row{a, s.Seq})
+		rows = append(rows, row{s.Show(now), s.Seq})
 	}
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(b.seq, a.seq) })
 	out := make([]ask.Approval, 0, len(rows))

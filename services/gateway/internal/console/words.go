@@ -61,6 +61,8 @@ func words(ev schemas.Event) (text, tone string) {
 		return e.Tool + " answered after its outcome was decided", waits
 	case approval.Requested:
 		return e.Tool + " asks for approval: " + e.Reason, waits
+	case approval.Voted:
+		return because(string(e.By)+" approves, and more have to", e.Body.Note), waits
 	case approval.Decided:
 		if e.Approved {
 			return because("approved by "+string(e.By), e.Body.Note), good

@@ -56,9 +56,10 @@ func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, 
 	if err != nil {
 		return upstream.Result{}, err
 	}
+	ctx, watch := upstream.Watched(ctx)
 	answer, err := t.call(within(ctx, args), p.client, args, c)
 	if err != nil {
-		return asResult(err, t.Writes)
+		return asResult(err, t.Writes && watch.Sent())
 	}
 	raw, err := json.Marshal(answer)
 	if err != nil {
@@ -101,8 +102,8 @@ func parse(c upstream.Call) (tool, arguments, error) {
 }
 
 // asResult tells what GitHub said apart from what went wrong on the way. What GitHub refused had no effect and is the
-// tool's own error; an answer that never came may have had one when the call writes.
-func asResult(err error, writes bool) (upstream.Result, error) {
+// tool's own error; an answer that never came may have had one when the call writes and was sent.
+func asResult(err error, mayHaveWritten bool) (upstream.Result, error) {
 	var refused *github.ErrorResponse
 	var limited *github.RateLimitError
 	var abuse *github.AbuseRateLimitError
@@ -110,7 +111,7 @@ func asResult(err error, writes bool) (upstream.Result, error) {
 	case errors.As(err, &limited), errors.As(err, &abuse):
 		return toolError("GitHub's rate limit is used up; try again later")
 	case errors.As(err, &refused) && refused.Response.StatusCode < 500:
-		if refused.Response.StatusCode == http.StatusTooManyRequests {
+		if limits(refused) {
 			return toolError("GitHub's rate limit is used up; try again later")
 		}
 		return toolError("GitHub answered " + refused.Response.Status + ": " + refused.Message)
@@ -118,10 +119,16 @@ func asResult(err error, writes bool) (upstream.Result, error) {
 		return upstream.Result{}, err // our own guards, before anything was sent
 	}
 	wrapped := error(problem.Wrap(err, problem.Upstream, "GitHub did not answer the call"))
-	if writes {
+	if mayHaveWritten {
 		wrapped = upstream.Ambiguously(wrapped)
 	}
 	return upstream.Result{}, wrapped
+}
+
+// limits says whether GitHub refused for its rate limit, of whose shapes this version of go-github knows only some.
+func limits(r *github.ErrorResponse) bool {
+	return r.Response.StatusCode == http.StatusTooManyRequests ||
+		r.Response.StatusCode == http.StatusForbidden && (r.Response.Header.Get("Retry-After") != "" || strings.Contains(strings.ToLower(r.Message), "rate limit"))
 }
 
 func toolError(text string) (upstream.Result, error) {

@@ -106,6 +106,9 @@ func addComment(ctx context.Context, gh *github.Client, a arguments, c upstream.
 	if err != nil {
 		return nil, err
 	}
+	if made.GetID() == 0 { // the library takes an empty answer for an empty comment
+		return nil, problem.New(problem.Upstream, "GitHub's answer names no comment")
+	}
 	return shorten(made), nil
 }
 

@@ -2,6 +2,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,14 @@ type Provider struct {
 }
 
 // New makes a provider of the server at url. client is the way out; it adds the connection's credential.
-func New(url string, client *http.Client) *Provider { return &Provider{url: url, client: client} }
+func New(url string, client *http.Client) *Provider {
+	own := *client
+	if own.Transport == nil {
+		own.Transport = http.DefaultTransport
+	}
+	own.Transport = upstream.Statuses{Next: own.Transport}
+	return &Provider{url: url, client: &own}
+}
 
 // Tools implements upstream.Provider.
 func (p *Provider) Tools(ctx context.Context) ([]connection.Tool, error) {
@@ -48,8 +56,11 @@ func (p *Provider) Tools(ctx context.Context) ([]connection.Tool, error) {
 			return nil, problem.New(problem.TooLarge, "the MCP server lists more than %d tools", maxTools)
 		}
 		schema, err := json.Marshal(t.InputSchema)
-		if err != nil || !validName(t.Name) {
-			continue // a tool that cannot be named or described cannot be granted
+		if t.InputSchema == nil {
+			schema = []byte(`{"type":"object"}`)
+		}
+		if err != nil || !validName(t.Name) || !bytes.HasPrefix(schema, []byte("{")) {
+			continue // a tool that cannot be named or described cannot be granted, nor offered to a model
 		}
 		out = append(out, connection.Tool{Name: t.Name, Description: t.Description, Schema: schema,
 			Effect: effect(t), Writes: t.Annotations == nil || !t.Annotations.ReadOnlyHint})
@@ -70,20 +81,19 @@ func effect(t *mcp.Tool) connection.Effect {
 	return connection.Opaque
 }
 
+// rejectedByTransport is the code of the SDK's own error, in the form of a server's, for a request that its HTTP client
+// got no answer to. It says nothing of whether the server got the request.
+const rejectedByTransport = -32005
+
 // Call implements upstream.Provider.
 func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, error) {
-	s, err := p.connect(ctx)
+	answer, err := p.try(ctx, c)
+	if errors.Is(err, mcp.ErrSessionMissing) {
+		// The server was started anew, say. It did not run the tool; in a new session it may.
+		answer, err = p.try(ctx, c)
+	}
 	if err != nil {
 		return upstream.Result{}, err
-	}
-	answer, err := s.CallTool(ctx, &mcp.CallToolParams{Name: c.Tool, Arguments: c.Args, Meta: mcp.Meta{"execwarden/effect": c.Effect}})
-	var refused *jsonrpc.Error
-	if errors.As(err, &refused) { // the server answered, with a protocol error: it did not run the tool
-		return upstream.Result{}, problem.Wrap(err, problem.Upstream, "the MCP server refused the call: %.300s", refused.Message)
-	}
-	if err != nil {
-		p.forget(s)
-		return upstream.Result{}, upstream.Ambiguously(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"))
 	}
 	raw, err := json.Marshal(struct {
 		Content    []mcp.Content `json:"content"`
@@ -93,6 +103,29 @@ func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, 
 		return upstream.Result{}, problem.Wrap(err, problem.Upstream, "the MCP server's answer cannot be read")
 	}
 	return upstream.Result{Content: raw, ToolError: answer.IsError}, nil
+}
+
+// try calls the tool in the session that is there, or in a new one.
+func (p *Provider) try(ctx context.Context, c upstream.Call) (*mcp.CallToolResult, error) {
+	s, err := p.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, watch := upstream.Watched(ctx)
+	answer, err := s.CallTool(ctx, &mcp.CallToolParams{Name: c.Tool, Arguments: c.Args, Meta: mcp.Meta{"execwarden/effect": c.Effect}})
+	var refused *jsonrpc.Error
+	switch {
+	case err == nil:
+		return answer, nil
+	case errors.As(err, &refused) && refused.Code != rejectedByTransport: // the server answered, and did not run the tool
+		return nil, problem.Wrap(err, problem.Upstream, "the MCP server refused the call: %.300s", refused.Message)
+	}
+	p.forget(s)
+	failed := error(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"))
+	if watch.Sent() && !watch.Refused() {
+		failed = upstream.Ambiguously(failed)
+	}
+	return nil, failed
 }
 
 // Probe implements upstream.Provider. MCP has no way to look for an effect.

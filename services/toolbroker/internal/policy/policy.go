@@ -4,9 +4,11 @@ package policy
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/execwarden/execwarden/libs/condition"
 	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/agent"
@@ -34,7 +36,7 @@ type Grant struct {
 type Known struct {
 	Agent  *agent.Defined // nil: no such agent
 	Tool   *Tool          // nil: no such tool
-	Grants []Grant        // the agent's active grants
+	Grants []Grant        // the agent's active grants, those that deny included
 }
 
 // Request is one call to decide.
@@ -43,7 +45,14 @@ type Request struct {
 	Args     json.RawMessage // canonical
 	Tainted  bool
 	NotAfter time.Time
-	Approved string // the digest that a member approved, "" before anybody was asked
+	Approved string // the digest that members approved, "" before anybody was asked
+	// Before names the grants under which this run's calls were approved before, for the rule first_per_run.
+	Before func(id.Grant) bool
+}
+
+// Conditions gives checked conditions by their text.
+type Conditions interface {
+	Parse(text string) (*condition.Condition, error)
 }
 
 // Verdict is what happens to the call.
@@ -59,15 +68,23 @@ const (
 // Decision is a verdict and why.
 type Decision struct {
 	Verdict Verdict
-	Grant   id.Grant
+	Grant   *Grant // the grant that it rests on; nil when none is about the call
 	Digest  string // of what a person would approve
 	Code    problem.Code
 	Reason  string
 }
 
-// Decide decides one call at a moment. Of the grants that select the call it takes the one that asks least of
-// people; a call that none selects is refused.
-func Decide(k Known, r Request, now time.Time) Decision {
+// GrantID is the id of the grant that the decision rests on, "" when there is none.
+func (d Decision) GrantID() id.Grant {
+	if d.Grant == nil {
+		return ""
+	}
+	return d.Grant.Created.Grant
+}
+
+// Decide decides one call at a moment. A grant that denies wins over all that allow. Of those that allow the call it
+// takes the one that asks least of people; a call that none allows is refused.
+func Decide(k Known, r Request, conditions Conditions, now time.Time) Decision {
 	switch {
 	case !r.NotAfter.IsZero() && now.After(r.NotAfter):
 		return refuse(problem.Expired, "the request is older than its caller would wait for")
@@ -78,36 +95,108 @@ func Decide(k Known, r Request, now time.Time) Decision {
 	case k.Tool.Route == call.Script && !k.Agent.Runtime.Enabled:
 		return refuse(problem.Denied, "the agent's runtime is off")
 	}
+	c := considered{Known: k, Request: r, conditions: conditions, now: now}
 	best := refuse(problem.Denied, "no active grant of this agent selects the tool")
 	for _, g := range k.Grants {
 		if !Selects(g, *k.Tool, r.Run, now) {
 			continue
 		}
-		if reason := outOfBounds(g, *k.Tool, r.Args); reason != "" {
-			if best.Verdict == Refuse {
-				best = refuse(problem.Denied, reason)
-				best.Grant = g.Grant
+		d := c.under(g)
+		if g.Verdict == grant.Deny {
+			if d.Verdict == Refuse {
+				return d
 			}
 			continue
 		}
-		d := Decision{Grant: g.Grant, Digest: Digest(g, *k.Tool, r.Args), Verdict: Admit, Reason: "granted"}
-		if reason := wants(g, *k.Tool, r.Tainted); reason != "" {
-			if r.Approved == d.Digest {
+		if d.Verdict > best.Verdict || d.Verdict == Refuse && best.Verdict == Refuse && best.Grant == nil {
+			best = d
+		}
+	}
+	if best.Verdict == Hold && r.Approved != "" {
+		// People approved something, and it is not this any more: the grant, the tool or its schema changed.
+		return Decision{Verdict: Refuse, Grant: best.Grant, Code: problem.Conflict,
+			Reason: "what was approved is not what would run now; ask again"}
+	}
+	return best
+}
+
+// considered is one call while its grants are looked at.
+type considered struct {
+	Known
+	Request
+	conditions Conditions
+	now        time.Time
+}
+
+// under decides by one grant that selects the tool. A denying grant refuses the calls that it is about, and those of
+// which that cannot be told.
+func (c considered) under(g Grant) Decision {
+	outside := outOfBounds(g, *c.Tool, c.Args)
+	holds, err := c.holds(g.Condition)
+	if g.Verdict == grant.Deny {
+		if outside != "" || err == nil && !holds {
+			return Decision{Verdict: Admit}
+		}
+		d := refuse(problem.Denied, "grant "+id.Name(g.Created.Grant)+" denies it")
+		d.Grant = &g
+		return d
+	}
+	d := Decision{Verdict: Refuse, Grant: &g, Code: problem.Denied}
+	switch {
+	case g.Verdict != "" && g.Verdict != grant.Allow:
+		d.Reason = "the grant's verdict is not one that this broker knows"
+	case outside != "":
+		d.Reason = outside
+	case err != nil:
+		d.Reason = problem.DetailOf(err).Message
+	case !holds:
+		d.Reason = "the grant's condition does not hold: " + g.Condition
+	default:
+		d = Decision{Verdict: Admit, Grant: &g, Digest: Digest(g, *c.Tool, c.Args), Reason: "granted"}
+		if reason := c.wants(g); reason != "" {
+			if c.Approved == d.Digest {
 				d.Reason = "approved"
 			} else {
 				d.Verdict, d.Reason = Hold, reason
 			}
 		}
-		if d.Verdict > best.Verdict {
-			best = d
+	}
+	return d
+}
+
+// holds evaluates a condition, which is the same for every grant that has it.
+func (c considered) holds(text string) (bool, error) {
+	if text == "" {
+		return true, nil
+	}
+	parsed, err := c.conditions.Parse(text)
+	if err != nil {
+		return false, err
+	}
+	return parsed.Holds(condition.Call{Agent: id.Name(c.Agent.Agent), Tool: c.Tool.Full, Run: string(c.Run), Args: c.Args, Tainted: c.Tainted, Now: c.now})
+}
+
+// wants says why a person has to approve, "" when nobody has to.
+func (c considered) wants(g Grant) string {
+	switch g.Approval {
+	case grant.Always:
+		return "the grant holds every call for approval"
+	case grant.FirstPerRun:
+		if c.Before == nil || !c.Before(g.Created.Grant) {
+			return "the grant holds the first call of each run for approval"
 		}
+	case grant.When:
+		if holds, err := c.holds(g.ApproveWhen); holds || err != nil {
+			return "the grant holds such calls for approval: " + g.ApproveWhen
+		}
+	case grant.Never:
+	default:
+		return "the grant's approval rule is not one that this broker knows"
 	}
-	if best.Verdict == Hold && r.Approved != "" {
-		// A person approved something, and it is not this any more: the grant, the tool or its schema changed.
-		return Decision{Verdict: Refuse, Grant: best.Grant, Code: problem.Conflict,
-			Reason: "what was approved is not what would run now; ask again"}
+	if c.Tool.Writes && c.Tainted && !g.Tainted {
+		return "the run has read content that nobody vouches for, and this tool writes"
 	}
-	return best
+	return ""
 }
 
 // Visible says whether the agent may call the tool with some arguments.
@@ -115,42 +204,40 @@ func Visible(k Known, run id.Run, now time.Time) bool {
 	if k.Agent == nil || k.Agent.Removed || k.Tool == nil || k.Tool.Route == call.Script && !k.Agent.Runtime.Enabled {
 		return false
 	}
+	visible := false
 	for _, g := range k.Grants {
-		if Selects(g, *k.Tool, run, now) {
-			return true
+		switch {
+		case !Selects(g, *k.Tool, run, now):
+		case g.Verdict != grant.Deny:
+			visible = true
+		case g.Condition == "" && len(g.Selector.Methods) == 0 && len(g.Selector.Repos) == 0:
+			return false // denied whatever its arguments
 		}
 	}
-	return false
+	return visible
 }
 
 // Selects says whether a grant is about the tool, in this run, now.
 func Selects(g Grant, t Tool, run id.Run, now time.Time) bool {
-	return (g.ExpiresAt.IsZero() || now.Before(g.ExpiresAt)) && (g.Run == "" || g.Run == run) && Match(g.Selector.Tool, t.Full)
+	return (g.ExpiresAt.IsZero() || now.Before(g.ExpiresAt)) && (g.Run == "" || g.Run == run) && Match(g.Selector.Tool, t.Full) &&
+		(len(g.Selector.Effects) == 0 || slices.Contains(g.Selector.Effects, t.Effect))
 }
 
-// wants says why a person has to approve, "" when nobody has to.
-func wants(g Grant, t Tool, tainted bool) string {
-	switch {
-	case g.Approval == grant.Always:
-		return "the grant holds every call for approval"
-	case g.Approval != grant.Never:
-		return "the grant's approval rule is not one that this broker knows"
-	case t.Writes && tainted && !g.Tainted:
-		return "the run has read content that nobody vouches for, and this tool writes"
-	}
-	return ""
-}
-
-// outOfBounds says why arguments leave the grant, "" when they do not.
+// outOfBounds says why arguments leave the grant's selector, "" when they do not.
 func outOfBounds(g Grant, t Tool, args json.RawMessage) string {
-	if !t.GitHub {
+	if len(g.Selector.Methods) > 0 {
+		if method := text(args, "method"); !slices.Contains(g.Selector.Methods, method) {
+			return "the grant does not include method " + clip(method, 60)
+		}
+	}
+	if !t.GitHub || g.Verdict == grant.Deny && len(g.Selector.Repos) == 0 {
 		return ""
 	}
-	var at struct{ Owner, Repo string }
-	if err := json.Unmarshal(args, &at); err != nil {
-		return "owner and repo have to be text"
+	owner, name := text(args, "owner"), text(args, "repo")
+	if owner == "" || name == "" {
+		return "owner and repo have to be given, as text"
 	}
-	repo := at.Owner + "/" + at.Repo
+	repo := owner + "/" + name
 	for _, allowed := range g.Selector.Repos {
 		if MatchRepo(allowed, repo) {
 			return ""
@@ -159,10 +246,21 @@ func outOfBounds(g Grant, t Tool, args json.RawMessage) string {
 	return "the grant does not include repository " + clip(repo, 100)
 }
 
+// text is an argument that is text, "" when it is not. Its name counts to the letter: a reader that took "Method" for
+// "method" would decide about another call than the one that is made.
+func text(args json.RawMessage, name string) string {
+	var all map[string]json.RawMessage
+	var value string
+	if json.Unmarshal(args, &all) != nil || json.Unmarshal(all[name], &value) != nil {
+		return ""
+	}
+	return value
+}
+
 // Digest binds an approval to tool, arguments, tool schema and the very state of the grant.
 func Digest(g Grant, t Tool, args json.RawMessage) string {
 	seq := []byte{byte(g.Seq >> 56), byte(g.Seq >> 48), byte(g.Seq >> 40), byte(g.Seq >> 32), byte(g.Seq >> 24), byte(g.Seq >> 16), byte(g.Seq >> 8), byte(g.Seq)}
-	return permit.Digest([]byte(t.Full), args, t.Schema, []byte(g.Grant), seq)
+	return permit.Digest([]byte(t.Full), args, t.Schema, []byte(g.Created.Grant), seq)
 }
 
 // Match says whether a tool's full name matches a glob, in which '*' stands for any run of characters but '.'.

@@ -8,13 +8,17 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/execwarden/execwarden/libs/condition"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
 )
+
+var conditions condition.Cache
 
 var now = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
@@ -34,6 +38,13 @@ func TestDecide(t *testing.T) {
 	never := granted("github.add_issue_comment", grant.Never, "acme/*")
 	expired := never
 	expired.ExpiresAt = now
+	with := func(g policy.Grant, change func(*policy.Grant)) policy.Grant { change(&g); return g }
+	deny := with(granted("github.*", ""), func(g *policy.Grant) { g.Verdict = grant.Deny })
+	firstPerRun := with(never, func(g *policy.Grant) { g.Approval = grant.FirstPerRun })
+	when := func(text string) policy.Grant {
+		return with(never, func(g *policy.Grant) { g.Approval, g.ApproveWhen = grant.When, text })
+	}
+	onlyIf := func(text string) policy.Grant { return with(never, func(g *policy.Grant) { g.Condition = text }) }
 	otherRun := never
 	otherRun.Run = "run_other"
 	for name, c := range map[string]struct {
@@ -41,26 +52,48 @@ func TestDecide(t *testing.T) {
 		tainted bool
 		args    json.RawMessage
 		approve string
+		before  bool
 		tool    *policy.Tool
 		want    policy.Verdict
 		code    problem.Code
 	}{
-		"no grant":                       {want: policy.Refuse, code: problem.Denied},
-		"always holds":                   {grants: []policy.Grant{always}, want: policy.Hold},
-		"approved digest admits":         {grants: []policy.Grant{always}, approve: policy.Digest(always, *comment(), args), want: policy.Admit},
-		"another digest does not":        {grants: []policy.Grant{always}, approve: "00", want: policy.Refuse, code: problem.Conflict},
-		"never admits":                   {grants: []policy.Grant{never}, want: policy.Admit},
-		"least asking grant wins":        {grants: []policy.Grant{always, never}, want: policy.Admit},
-		"tainted write holds":            {grants: []policy.Grant{never}, tainted: true, want: policy.Hold},
-		"expired grant":                  {grants: []policy.Grant{expired}, want: policy.Refuse, code: problem.Denied},
-		"grant of another run":           {grants: []policy.Grant{otherRun}, want: policy.Refuse, code: problem.Denied},
-		"other repository":               {grants: []policy.Grant{never}, args: json.RawMessage(`{"owner":"evil","repo":"shop"}`), want: policy.Refuse, code: problem.Denied},
-		"path in the repository":         {grants: []policy.Grant{never}, args: json.RawMessage(`{"owner":"acme","repo":"../evil/secret"}`), want: policy.Refuse, code: problem.Denied},
-		"no repository":                  {grants: []policy.Grant{granted("github.*", grant.Never)}, want: policy.Refuse, code: problem.Denied},
-		"unknown rule fails closed":      {grants: []policy.Grant{granted("github.*", "sometimes", "acme/shop")}, want: policy.Hold},
-		"no such tool":                   {grants: []policy.Grant{never}, tool: &policy.Tool{Full: "-"}, want: policy.Refuse, code: problem.Denied},
-		"repository that is not text":    {grants: []policy.Grant{never}, args: json.RawMessage(`{"owner":1,"repo":{}}`), want: policy.Refuse, code: problem.Denied},
-		"approval by digest of old args": {grants: []policy.Grant{always}, approve: policy.Digest(always, *comment(), json.RawMessage(`{}`)), want: policy.Refuse, code: problem.Conflict},
+		"no grant":                               {want: policy.Refuse, code: problem.Denied},
+		"always holds":                           {grants: []policy.Grant{always}, want: policy.Hold},
+		"approved digest admits":                 {grants: []policy.Grant{always}, approve: policy.Digest(always, *comment(), args), want: policy.Admit},
+		"another digest does not":                {grants: []policy.Grant{always}, approve: "00", want: policy.Refuse, code: problem.Conflict},
+		"never admits":                           {grants: []policy.Grant{never}, want: policy.Admit},
+		"least asking grant wins":                {grants: []policy.Grant{always, never}, want: policy.Admit},
+		"tainted write holds":                    {grants: []policy.Grant{never}, tainted: true, want: policy.Hold},
+		"expired grant":                          {grants: []policy.Grant{expired}, want: policy.Refuse, code: problem.Denied},
+		"grant of another run":                   {grants: []policy.Grant{otherRun}, want: policy.Refuse, code: problem.Denied},
+		"other repository":                       {grants: []policy.Grant{never}, args: json.RawMessage(`{"owner":"evil","repo":"shop"}`), want: policy.Refuse, code: problem.Denied},
+		"path in the repository":                 {grants: []policy.Grant{never}, args: json.RawMessage(`{"owner":"acme","repo":"../evil/secret"}`), want: policy.Refuse, code: problem.Denied},
+		"no repository":                          {grants: []policy.Grant{granted("github.*", grant.Never)}, want: policy.Refuse, code: problem.Denied},
+		"unknown rule fails closed":              {grants: []policy.Grant{granted("github.*", "sometimes", "acme/shop")}, want: policy.Hold},
+		"denial wins":                            {grants: []policy.Grant{never, deny}, want: policy.Refuse, code: problem.Denied},
+		"denial of another repository":           {grants: []policy.Grant{never, with(deny, func(g *policy.Grant) { g.Selector.Repos = []string{"evil/*"} })}, want: policy.Admit},
+		"denial whose condition holds":           {grants: []policy.Grant{never, with(deny, func(g *policy.Grant) { g.Condition = `args.body == "hi"` })}, want: policy.Refuse, code: problem.Denied},
+		"denial whose condition does not hold":   {grants: []policy.Grant{never, with(deny, func(g *policy.Grant) { g.Condition = `args.body == "ho"` })}, want: policy.Admit},
+		"denial that cannot be told":             {grants: []policy.Grant{never, with(deny, func(g *policy.Grant) { g.Condition = `args.missing == "x"` })}, want: policy.Refuse, code: problem.Denied},
+		"condition that holds":                   {grants: []policy.Grant{onlyIf(`args.issue_number == 1`)}, want: policy.Admit},
+		"condition that does not":                {grants: []policy.Grant{onlyIf(`args.issue_number == 2`)}, want: policy.Refuse, code: problem.Denied},
+		"condition that cannot be told":          {grants: []policy.Grant{onlyIf(`args.missing == 2`)}, want: policy.Refuse, code: problem.Denied},
+		"condition that is none":                 {grants: []policy.Grant{onlyIf(`(`)}, want: policy.Refuse, code: problem.Denied},
+		"first call of a run":                    {grants: []policy.Grant{firstPerRun}, want: policy.Hold},
+		"second call of a run":                   {grants: []policy.Grant{firstPerRun}, before: true, want: policy.Admit},
+		"approval when it holds":                 {grants: []policy.Grant{when(`args.body.contains("hi")`)}, want: policy.Hold},
+		"no approval when it does not":           {grants: []policy.Grant{when(`args.body.contains("ho")`)}, want: policy.Admit},
+		"approval when it cannot be told":        {grants: []policy.Grant{when(`args.missing`)}, want: policy.Hold},
+		"method that is not included":            {grants: []policy.Grant{with(never, func(g *policy.Grant) { g.Selector.Methods = []string{"get"} })}, args: json.RawMessage(`{"owner":"acme","repo":"shop","method":"delete"}`), want: policy.Refuse, code: problem.Denied},
+		"method by another spelling of its name": {grants: []policy.Grant{with(never, func(g *policy.Grant) { g.Selector.Methods = []string{"get"} })}, args: json.RawMessage(`{"owner":"acme","repo":"shop","method":"delete","Method":"get"}`), want: policy.Refuse, code: problem.Denied},
+		"method that is included":                {grants: []policy.Grant{with(never, func(g *policy.Grant) { g.Selector.Methods = []string{"get"} })}, args: json.RawMessage(`{"owner":"acme","repo":"shop","method":"get"}`), want: policy.Admit},
+		"effect that is not included":            {grants: []policy.Grant{with(never, func(g *policy.Grant) { g.Selector.Effects = []connection.Effect{connection.Pure} })}, want: policy.Refuse, code: problem.Denied},
+		"unknown verdict":                        {grants: []policy.Grant{with(never, func(g *policy.Grant) { g.Verdict = "perhaps" })}, want: policy.Refuse, code: problem.Denied},
+		"no such tool":                           {grants: []policy.Grant{never}, tool: &policy.Tool{Full: "-"}, want: policy.Refuse, code: problem.Denied},
+		"repository that is not text":            {grants: []policy.Grant{never}, args: json.RawMessage(`{"owner":1,"repo":{}}`), want: policy.Refuse, code: problem.Denied},
+		"owner in another spelling":              {grants: []policy.Grant{never}, args: json.RawMessage(`{"owner":"evil","repo":"shop","Owner":"acme"}`), want: policy.Refuse, code: problem.Denied},
+		"repo in another spelling alone":         {grants: []policy.Grant{never}, args: json.RawMessage(`{"owner":"acme","REPO":"shop"}`), want: policy.Refuse, code: problem.Denied},
+		"approval by digest of old args":         {grants: []policy.Grant{always}, approve: policy.Digest(always, *comment(), json.RawMessage(`{}`)), want: policy.Refuse, code: problem.Conflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tool, a := comment(), args
@@ -71,7 +104,7 @@ func TestDecide(t *testing.T) {
 				a = c.args
 			}
 			k := policy.Known{Agent: &agent.Defined{Agent: "agt_a"}, Tool: tool, Grants: c.grants}
-			d := policy.Decide(k, policy.Request{Run: "run_r", Args: a, Tainted: c.tainted, Approved: c.approve}, now)
+			d := policy.Decide(k, policy.Request{Run: "run_r", Args: a, Tainted: c.tainted, Approved: c.approve, Before: func(id.Grant) bool { return c.before }}, &conditions, now)
 			if d.Verdict != c.want || d.Verdict == policy.Refuse && d.Code != c.code {
 				t.Errorf("got %+v, want verdict %d code %s", d, c.want, c.code)
 			}
@@ -96,14 +129,14 @@ func TestRefusedBeforeGrants(t *testing.T) {
 		"too late": {k: policy.Known{Agent: &agent.Defined{Runtime: agent.Runtime{Enabled: true}}, Tool: script, Grants: admit},
 			r: policy.Request{NotAfter: now.Add(-time.Second)}},
 	} {
-		if d := policy.Decide(c.k, c.r, now); d.Verdict != policy.Refuse {
+		if d := policy.Decide(c.k, c.r, &conditions, now); d.Verdict != policy.Refuse {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
 }
 
-// The order of grants never matters, a call is never admitted that no single grant admits, and what is callable is
-// visible.
+// The order of grants never matters; a denial that is about the call wins over everything; without one the outcome is
+// the best that any single grant gives; and what is callable is visible.
 func TestGrantsCompose(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gen := rapid.Custom(func(t *rapid.T) policy.Grant {
@@ -112,27 +145,39 @@ func TestGrantsCompose(t *testing.T) {
 				rapid.SampledFrom([]grant.Approval{grant.Never, grant.Always, ""}).Draw(t, "rule"),
 				rapid.SampledFrom([]string{"acme/shop", "acme/*", "*", "evil/shop"}).Draw(t, "repo"))
 			g.Tainted = rapid.Bool().Draw(t, "tainted")
+			g.Verdict = rapid.SampledFrom([]grant.Verdict{"", grant.Allow, grant.Allow, grant.Deny}).Draw(t, "verdict")
+			g.Condition = rapid.SampledFrom([]string{"", "", "tainted", "!tainted", "args.missing"}).Draw(t, "condition")
 			if rapid.Bool().Draw(t, "expires") {
 				g.ExpiresAt = now.Add(time.Duration(rapid.IntRange(-2, 2).Draw(t, "in")) * time.Minute)
 			}
 			return g
 		})
-		grants := rapid.SliceOfN(gen, 0, 5).Draw(t, "grants")
+		grants := rapid.SliceOfN(gen, 0, 6).Draw(t, "grants")
 		k := policy.Known{Agent: &agent.Defined{}, Tool: comment(), Grants: grants}
 		r := policy.Request{Run: "run_r", Args: json.RawMessage(`{"owner":"acme","repo":"shop"}`), Tainted: rapid.Bool().Draw(t, "t")}
-		d := policy.Decide(k, r, now)
+		d := policy.Decide(k, r, &conditions, now)
 
-		best := policy.Refuse
+		want, denied := policy.Refuse, false
+		allowAll := granted("*.*", grant.Never, "*/*")
+		allowAll.Tainted = true
 		for _, g := range grants {
 			one := k
+			if g.Verdict == grant.Deny {
+				one.Grants = []policy.Grant{allowAll, g}
+				denied = denied || policy.Decide(one, r, &conditions, now).Verdict == policy.Refuse
+				continue
+			}
 			one.Grants = []policy.Grant{g}
-			best = max(best, policy.Decide(one, r, now).Verdict)
+			want = max(want, policy.Decide(one, r, &conditions, now).Verdict)
 		}
-		if d.Verdict != best {
-			t.Fatalf("together %d, best alone %d", d.Verdict, best)
+		if denied {
+			want = policy.Refuse
+		}
+		if d.Verdict != want {
+			t.Fatalf("together %d, want %d", d.Verdict, want)
 		}
 		k.Grants = rapid.Permutation(grants).Draw(t, "shuffled")
-		if got := policy.Decide(k, r, now).Verdict; got != d.Verdict {
+		if got := policy.Decide(k, r, &conditions, now).Verdict; got != d.Verdict {
 			t.Fatalf("in another order %d, was %d", got, d.Verdict)
 		}
 		if d.Verdict != policy.Refuse && !policy.Visible(k, r.Run, now) {

@@ -105,6 +105,8 @@ func happened(ev schemas.Event) (string, Tone) {
 		return because("cancelled", e.Reason), Bad
 	case approval.Requested:
 		return because(fmt.Sprintf("%s: %s waits for a person", e.Approval, e.Tool), e.Reason), Waits
+	case approval.Voted:
+		return because(fmt.Sprintf("%s: %s approves, and more have to", e.Approval, e.By), e.Body.Note), Waits
 	case approval.Decided:
 		if e.Approved {
 			return because(fmt.Sprintf("%s approved by %s", e.Approval, e.By), e.Body.Note), Good

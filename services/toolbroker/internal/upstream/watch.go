@@ -1,0 +1,49 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+)
+
+// Watch sees how far the HTTP requests of one call got: what no connection was found for had no effect, whatever the
+// error says.
+type Watch struct {
+	sent   atomic.Bool
+	status atomic.Int64
+}
+
+type watchKey struct{}
+
+// Watched gives a context whose requests are watched.
+func Watched(ctx context.Context) (context.Context, *Watch) {
+	w := &Watch{}
+	ctx = context.WithValue(ctx, watchKey{}, w)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { w.sent.Store(true) }}), w
+}
+
+// Sent says whether any of the requests may have reached the provider.
+func (w *Watch) Sent() bool { return w.sent.Load() }
+
+// Refused says whether the provider answered the last request with a status that says it did nothing. It needs
+// Statuses on the way.
+func (w *Watch) Refused() bool {
+	status := w.status.Load()
+	return status >= 400 && status < 500 && status != http.StatusRequestTimeout
+}
+
+// Statuses is a way out that notes the status of each answer for whoever watches the request.
+type Statuses struct{ Next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (s Statuses) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := s.Next.RoundTrip(r)
+	if w, ok := r.Context().Value(watchKey{}).(*Watch); ok {
+		w.status.Store(0)
+		if err == nil {
+			w.status.Store(int64(resp.StatusCode))
+		}
+	}
+	return resp, err
+}
