@@ -120,7 +120,9 @@ func (p *Provider) try(ctx context.Context, c upstream.Call) (*mcp.CallToolResul
 	case errors.As(err, &refused) && refused.Code != rejectedByTransport: // the server answered, and did not run the tool
 		return nil, problem.Wrap(err, problem.Upstream, "the MCP server refused the call: %.300s", refused.Message)
 	}
-	p.forget(s)
+	if ctx.Err() == nil { // a call that we gave up on says nothing of the session, which other calls share
+		p.forget(s)
+	}
 	failed := error(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"))
 	if watch.Sent() && !watch.Refused() {
 		failed = upstream.Ambiguously(failed)
