@@ -2,7 +2,9 @@
 package connection
 
 import (
+	"bytes"
 	"encoding/json"
+	"time"
 
 	"github.com/execwarden/execwarden/schemas/id"
 )
@@ -59,4 +61,13 @@ type Tool struct {
 	Schema      json.RawMessage `json:"schema"`
 	Effect      Effect          `json:"effect"`
 	Writes      bool            `json:"writes"`
+	// ChangedAt is when the provider was first seen to describe the tool otherwise than before; zero while it never
+	// was. A grant from before that time holds the tool's calls.
+	ChangedAt time.Time `json:"changed_at,omitzero"`
+}
+
+// SameAs says whether a provider describes a tool as before.
+func (t Tool) SameAs(before Tool) bool {
+	return t.Name == before.Name && t.Description == before.Description && bytes.Equal(t.Schema, before.Schema) &&
+		t.Effect == before.Effect && t.Writes == before.Writes
 }

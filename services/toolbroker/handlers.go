@@ -192,21 +192,7 @@ func (s *Service) onConnection(ctx context.Context, h bus.Heard) error {
 	if !ok || def.Removed {
 		return nil
 	}
-	p, err := s.providers.provider(h.At.Tenant, def)
-	if err != nil {
-		s.log.ErrorContext(ctx, "connection cannot be used", "connection", def.Connection, "err", err)
-		return nil // its definition has to change first
-	}
-	tools, err := p.Tools(ctx)
-	if err != nil {
-		return err // tried again, with growing pauses, until the server is there
-	}
-	if same(tools, s.state.Listed(h.At.Tenant, def.Connection)) {
-		return nil
-	}
-	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: h.At.Tenant, Key: string(def.Connection), Actor: actor, Causation: h.Envelope.ID, Correlation: h.Envelope.Correlation,
-		Event: connection.Listed{Connection: def.Connection, Tools: tools}})
-	return err
+	return s.list(ctx, h.At.Tenant, def, h.Envelope.ID)
 }
 
 // onUndecodable answers whoever waits for a request that cannot be decoded, as far as it says who that is.
@@ -236,10 +222,4 @@ func (s *Service) onUndecodable(ctx context.Context, at schemas.Subject, raw []b
 		Event: call.Failed{Call: c, Run: run, Tool: e.Data.Tool, Code: string(problem.Invalid),
 			Message: "the request could not be decoded; it is kept in EW_DLQ"}})
 	return err
-}
-
-func same(a, b []connection.Tool) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && string(x) == string(y)
 }

@@ -26,6 +26,7 @@ import (
 type Config struct {
 	RootSigningKeyFile string        `name:"root_signing_key_file" help:"file with the deployment's private root key (Ed25519 seed, base64), mode 0600; it signs the permit key"`
 	CallTimeout        time.Duration `name:"call_timeout" default:"60s" help:"longest that one call to a provider may take"`
+	RelistEvery        time.Duration `name:"relist_every" default:"5m" help:"how often MCP servers are asked again what tools they have"`
 	PermitLife         time.Duration `name:"permit_life" default:"5m" help:"how long an admission may wait for its executor, at most 15m"`
 }
 
@@ -35,6 +36,8 @@ func (c Config) validate() error {
 		return problem.New(problem.Invalid, "root_signing_key_file is required")
 	case c.CallTimeout <= 0 || c.CallTimeout > 10*time.Minute:
 		return problem.New(problem.Invalid, "call_timeout %s is outside (0, 10m]", c.CallTimeout)
+	case c.RelistEvery < time.Second:
+		return problem.New(problem.Invalid, "relist_every %s is under 1s", c.RelistEvery)
 	case c.PermitLife <= 0 || c.PermitLife > permit.MaxLife:
 		return problem.New(problem.Invalid, "permit_life %s is outside (0, %s]", c.PermitLife, permit.MaxLife)
 	}
@@ -125,6 +128,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.view.Run(ctx) })
 	group.Go(func() error { return router.Run(ctx) })
+	group.Go(func() error { s.relist(ctx); return nil })
 	return group.Wait()
 }
 

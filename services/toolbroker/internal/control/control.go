@@ -67,7 +67,7 @@ func (s *State) Apply(e eventlog.Stored) {
 	case agent.Defined:
 		t.agents[ev.Agent] = ev
 	case grant.Created:
-		t.grants[ev.Grant] = held{policy.Grant{Created: ev, Seq: e.Seq}, true}
+		t.grants[ev.Grant] = held{policy.Grant{Created: ev, Seq: e.Seq, At: e.Envelope.Time}, true}
 	case grant.Revoked:
 		t.grants[ev.Grant] = held{policy.Grant{Created: grant.Created{Grant: ev.Grant, Agent: ev.Agent}, Seq: e.Seq}, false}
 	case connection.Defined:
@@ -101,6 +101,26 @@ func (s *State) Connection(tenant id.Tenant, name string) (connection.Defined, b
 		return c, ok && !c.Removed
 	}
 	return connection.Defined{}, false
+}
+
+// Owned is a connection with the tenant that it belongs to.
+type Owned struct {
+	Tenant id.Tenant
+	connection.Defined
+}
+
+// Connections lists the connections of all tenants.
+func (s *State) Connections() (out []Owned) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for tenant, t := range s.tenants {
+		for _, c := range t.connections {
+			if !c.Removed {
+				out = append(out, Owned{tenant, c})
+			}
+		}
+	}
+	return out
 }
 
 // Listed gives the tools that a connection was last seen to have.

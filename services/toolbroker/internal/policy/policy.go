@@ -30,6 +30,7 @@ type Tool struct {
 type Grant struct {
 	grant.Created
 	Seq uint64
+	At  time.Time // when it was made
 }
 
 // Known is what the decision may rest on, all from one moment of the control stream.
@@ -192,6 +193,9 @@ func (c considered) wants(g Grant) string {
 	case grant.Never:
 	default:
 		return "the grant's approval rule is not one that this broker knows"
+	}
+	if c.Tool.ChangedAt.After(g.At) {
+		return "the provider describes the tool otherwise than when it was granted; make the grant again if that is well"
 	}
 	if c.Tool.Writes && c.Tainted && !g.Tainted {
 		return "the run has read content that nobody vouches for, and this tool writes"

@@ -27,8 +27,14 @@ func comment() *policy.Tool {
 		Tool: connection.Tool{Name: "add_issue_comment", Schema: json.RawMessage(`{}`), Effect: connection.Probeable, Writes: true}}
 }
 
+func changed(at time.Time) *policy.Tool {
+	t := comment()
+	t.ChangedAt = at
+	return t
+}
+
 func granted(tool string, rule grant.Approval, repos ...string) policy.Grant {
-	return policy.Grant{Seq: 7, Created: grant.Created{Grant: "grt_g", Agent: "agt_a", Approval: rule,
+	return policy.Grant{Seq: 7, At: now, Created: grant.Created{Grant: "grt_g", Agent: "agt_a", Approval: rule,
 		Selector: grant.Selector{Tool: tool, Repos: repos}}}
 }
 
@@ -89,6 +95,8 @@ func TestDecide(t *testing.T) {
 		"method that is included":                {grants: []policy.Grant{with(never, func(g *policy.Grant) { g.Selector.Methods = []string{"get"} })}, args: json.RawMessage(`{"owner":"acme","repo":"shop","method":"get"}`), want: policy.Admit},
 		"effect that is not included":            {grants: []policy.Grant{with(never, func(g *policy.Grant) { g.Selector.Effects = []connection.Effect{connection.Pure} })}, want: policy.Refuse, code: problem.Denied},
 		"unknown verdict":                        {grants: []policy.Grant{with(never, func(g *policy.Grant) { g.Verdict = "perhaps" })}, want: policy.Refuse, code: problem.Denied},
+		"tool that changed since it was granted": {grants: []policy.Grant{never}, tool: changed(now.Add(time.Minute)), want: policy.Hold},
+		"tool that changed before":               {grants: []policy.Grant{never}, tool: changed(now.Add(-time.Minute)), want: policy.Admit},
 		"no such tool":                           {grants: []policy.Grant{never}, tool: &policy.Tool{Full: "-"}, want: policy.Refuse, code: problem.Denied},
 		"repository that is not text":            {grants: []policy.Grant{never}, args: json.RawMessage(`{"owner":1,"repo":{}}`), want: policy.Refuse, code: problem.Denied},
 		"owner in another spelling":              {grants: []policy.Grant{never}, args: json.RawMessage(`{"owner":"evil","repo":"shop","Owner":"acme"}`), want: policy.Refuse, code: problem.Denied},

@@ -1,0 +1,92 @@
+package toolbroker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+// maxListing bounds how many connections are listed at once, and listTimeout each of them: a dead server delays no
+// other.
+const (
+	maxListing  = 8
+	listTimeout = 30 * time.Second
+)
+
+// list looks at what a connection offers now, and says so when it is not what was known.
+func (s *Service) list(ctx context.Context, tenant id.Tenant, def connection.Defined, cause id.Event) error {
+	p, err := s.providers.provider(tenant, def)
+	if err != nil {
+		s.log.ErrorContext(ctx, "connection cannot be used", "connection", def.Connection, "err", err)
+		return nil // its definition has to change first
+	}
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	tools, err := p.Tools(ctx)
+	if err != nil {
+		return err
+	}
+	before := s.state.Listed(tenant, def.Connection)
+	tools, changed := changes(def.Type, tools, before, s.now().UTC())
+	if !changed {
+		return nil
+	}
+	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: tenant, Key: string(def.Connection), Actor: actor, Causation: cause,
+		Event: connection.Listed{Connection: def.Connection, Tools: tools}})
+	return err
+}
+
+// changes marks the tools that are described otherwise than before, and says whether anything is. GitHub's tools are
+// described by this program: they change with it, and nobody else can pull the rug.
+func changes(of connection.Type, now, before []connection.Tool, at time.Time) ([]connection.Tool, bool) {
+	changed := len(now) != len(before)
+	for i, t := range now {
+		j := slices.IndexFunc(before, func(b connection.Tool) bool { return b.Name == t.Name })
+		switch {
+		case j < 0:
+			changed = true
+		case t.SameAs(before[j]):
+			now[i].ChangedAt = before[j].ChangedAt
+		default:
+			changed = true
+			if of != connection.GitHub {
+				now[i].ChangedAt = at
+			}
+		}
+	}
+	return now, changed
+}
+
+// relist looks at every MCP server again every so often, until ctx ends: a server may describe its tools otherwise at
+// any time, and a grant is for what was described when it was made.
+func (s *Service) relist(ctx context.Context) {
+	ticker := time.NewTicker(s.cfg.RelistEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		var group errgroup.Group
+		group.SetLimit(maxListing)
+		for _, c := range s.state.Connections() {
+			if c.Type != connection.MCP {
+				continue
+			}
+			group.Go(func() error {
+				if err := s.list(ctx, c.Tenant, c.Defined, ""); err != nil && ctx.Err() == nil {
+					s.log.Warn("a connection does not list its tools", "tenant", c.Tenant, "connection", c.Connection, "err", err)
+				}
+				return nil
+			})
+		}
+		_ = group.Wait() // no function of it gives an error
+	}
+}
