@@ -17,6 +17,8 @@ var askings = []Asking{
 	{Agentloop, "model_key_set", []Service{Gateway}},
 	{Toolbroker, "connection_define", []Service{Gateway}},
 	{Toolbroker, "tools_visible", []Service{Agentloop, Runtime, Gateway}},
+	{Toolbroker, "access_show", []Service{Gateway}},
+	{Toolbroker, "grant_simulate", []Service{Gateway}},
 	{Toolbroker, "barrier", []Service{Gateway, Approvals}},
 	{Approvals, "grant_create", []Service{Gateway}},
 	{Approvals, "grant_revoke", []Service{Gateway}},

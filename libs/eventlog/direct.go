@@ -27,6 +27,8 @@ type directGet struct {
 	Seq    uint64 `json:"seq,omitempty"`
 	Filter string `json:"next_by_subj,omitempty"`
 	Batch  int    `json:"batch,omitempty"`
+
+	Start *time.Time `json:"start_time,omitempty"` // in place of Seq
 }
 
 func (l *Log) getSubject(stream schemas.Stream) string { return "$JS.API.DIRECT.GET." + string(stream) }

@@ -21,8 +21,17 @@ const readBatch = 256
 // Read gives the events that match filter from sequence from on, in stream order, with bodies that are in the blob
 // store put back. What cannot be decoded is passed over: it can decide nothing, and the ledger has it.
 func (l *Log) Read(ctx context.Context, stream schemas.Stream, filter string, from uint64) iter.Seq2[Stored, error] {
+	return l.read(ctx, stream, directGet{Seq: max(from, 1), Filter: filter})
+}
+
+// ReadSince is Read from the first event that was stored at or after a time.
+func (l *Log) ReadSince(ctx context.Context, stream schemas.Stream, filter string, since time.Time) iter.Seq2[Stored, error] {
+	return l.read(ctx, stream, directGet{Start: &since, Filter: filter})
+}
+
+func (l *Log) read(ctx context.Context, stream schemas.Stream, first directGet) iter.Seq2[Stored, error] {
 	return func(yield func(Stored, error) bool) {
-		for m, err := range l.messages(ctx, stream, filter, from) {
+		for m, err := range l.messages(ctx, stream, first) {
 			if err != nil {
 				yield(Stored{}, err)
 				return
@@ -74,7 +83,7 @@ func (l *Log) stored(ctx context.Context, stream schemas.Stream, m *jetstream.Ra
 
 // find looks for a message by its deduplication id.
 func (l *Log) find(ctx context.Context, stream schemas.Stream, filter string, from uint64, msgID string) (seq uint64, found bool, err error) {
-	for m, err := range l.messages(ctx, stream, filter, from) {
+	for m, err := range l.messages(ctx, stream, directGet{Seq: max(from, 1), Filter: filter}) {
 		if err != nil {
 			return 0, false, err
 		}
@@ -86,13 +95,13 @@ func (l *Log) find(ctx context.Context, stream schemas.Stream, filter string, fr
 }
 
 // messages gives every message that matches, in as many requests as that takes.
-func (l *Log) messages(ctx context.Context, stream schemas.Stream, filter string, from uint64) iter.Seq2[*jetstream.RawStreamMsg, error] {
+func (l *Log) messages(ctx context.Context, stream schemas.Stream, get directGet) iter.Seq2[*jetstream.RawStreamMsg, error] {
 	return func(yield func(*jetstream.RawStreamMsg, error) bool) {
-		get := directGet{Seq: max(from, 1), Filter: filter, Batch: readBatch}
+		get.Batch = readBatch
 		for more, wanted := uint64(1), true; more > 0 && wanted; {
 			var err error
 			more, err = l.batch(ctx, stream, get, func(m *jetstream.RawStreamMsg) bool {
-				get.Seq = m.Sequence + 1
+				get.Seq, get.Start = m.Sequence+1, nil
 				wanted = yield(m, nil)
 				return wanted
 			})

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/environment"
@@ -51,6 +52,66 @@ type CreateGrant struct {
 type RevokeGrant struct {
 	Grant  id.Grant `json:"grant"`
 	Reason string   `json:"reason,omitempty"`
+}
+
+// ShowAccess asks what an agent could do.
+type ShowAccess struct {
+	Agent id.Agent `json:"agent"`
+}
+
+// Access is what an agent could do, tool by tool.
+type Access struct {
+	Agent agent.Defined `json:"agent"` // without its instructions
+	Tools []Reach       `json:"tools"`
+}
+
+// Reach is what an agent could do with one tool.
+type Reach struct {
+	Tool   string            `json:"tool"`
+	Effect connection.Effect `json:"effect"`
+	Writes bool              `json:"writes"`
+	Word   string            `json:"word"` // "allowed", "held", "depends", "denied"
+	Why    string            `json:"why"`
+	Rules  []Rule            `json:"rules,omitempty"`
+}
+
+// Rule is what one grant says of a tool.
+type Rule struct {
+	Grant   id.Grant      `json:"grant"`
+	Verdict grant.Verdict `json:"verdict"`
+	Text    string        `json:"text"`
+}
+
+// SimulateGrant asks what recorded calls of the grant's agent would come to with the grant.
+type SimulateGrant struct {
+	Grant grant.Created `json:"grant"`
+	Since time.Time     `json:"since"`
+}
+
+// Simulation is where recorded calls would come to something else.
+type Simulation struct {
+	Looked    int             `json:"looked"` // calls that were decided anew
+	Differ    int             `json:"differ"`
+	Changed   []SimulatedCall `json:"changed"`             // at most 200 of those that differ
+	Truncated bool            `json:"truncated,omitempty"` // there were more calls than one simulation looks at
+}
+
+// SimulatedCall is a recorded call, decided as things are and as they would be.
+type SimulatedCall struct {
+	Call id.Call           `json:"call"`
+	Run  id.Run            `json:"run"`
+	Tool string            `json:"tool"`
+	At   time.Time         `json:"at"`
+	Args string            `json:"args"` // the beginning of them
+	Now  SimulatedDecision `json:"now"`
+	Then SimulatedDecision `json:"then"`
+}
+
+// SimulatedDecision is a decision that was not made.
+type SimulatedDecision struct {
+	Word   string   `json:"word"` // "allowed", "held", "refused"
+	Grant  id.Grant `json:"grant,omitempty"`
+	Reason string   `json:"reason"`
 }
 
 // StartRun asks for a run. A run that exists already is answered as when it was made, so a run with a derived id is

@@ -2,8 +2,10 @@ package approvals
 
 import (
 	"context"
+	"time"
 
 	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/grantcheck"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/schemas"
@@ -31,7 +33,7 @@ func (s *Service) createGrant(ctx context.Context, who rpc.Caller, q ask.CreateG
 	if !member.Role(who.Role).MayConfigure() {
 		return ask.Sequence{}, problem.New(problem.Denied, "a %s may not make grants", who.Role)
 	}
-	if err := checkGrant(g, s.now()); err != nil {
+	if err := grantcheck.Check(g, s.now()); err != nil {
 		return ask.Sequence{}, err
 	}
 	last, _, err := s.grant(ctx, who.Tenant, g.Grant)
@@ -57,7 +59,8 @@ func (s *Service) revokeGrant(ctx context.Context, who rpc.Caller, q ask.RevokeG
 	case last == 0:
 		return ask.Sequence{}, problem.New(problem.NotFound, "there is no grant %s", q.Grant)
 	case active == nil:
-		return ask.Sequence{Seq: last}, nil // revoked before
+		// Revoked before; whoever asks again may do so because the broker had not confirmed it then.
+		return ask.Sequence{Seq: last}, s.confirm(ctx, who.Tenant, last)
 	}
 	seq, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
 		Event:  grant.Revoked{Grant: q.Grant, Agent: active.Agent, Reason: q.Reason},
@@ -66,11 +69,21 @@ func (s *Service) revokeGrant(ctx context.Context, who rpc.Caller, q ask.RevokeG
 	if err != nil {
 		return ask.Sequence{}, err
 	}
-	_, err = rpc.Ask[ask.Sequence](ctx, s.deps.Conn, schemas.Toolbroker, "barrier", rpc.Caller{Tenant: who.Tenant, Actor: actor}, ask.Sequence{Seq: seq})
+	return ask.Sequence{Seq: seq}, s.confirm(ctx, who.Tenant, seq)
+}
+
+// confirmWithin is how long the broker's word is waited for: less than those wait who ask us, so that they are told.
+const confirmWithin = 5 * time.Second
+
+// confirm waits until the broker has heard a revocation.
+func (s *Service) confirm(ctx context.Context, tenant id.Tenant, seq uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
+	defer cancel()
+	_, err := rpc.Ask[ask.Sequence](ctx, s.deps.Conn, schemas.Toolbroker, "barrier", rpc.Caller{Tenant: tenant, Actor: actor}, ask.Sequence{Seq: seq})
 	if err != nil {
-		return ask.Sequence{}, problem.Wrap(err, problem.Pending, "the revocation is recorded, and the broker has not confirmed it yet; it admits nothing while it is not current")
+		return problem.Wrap(err, problem.Pending, "the revocation is recorded, and the broker has not confirmed it yet; it admits nothing while it is not current")
 	}
-	return ask.Sequence{Seq: seq}, nil
+	return nil
 }
 
 // grant reads a grant's last sequence, and its state while it is active.
@@ -132,11 +145,27 @@ func (s *Service) listApprovals(ctx context.Context, who rpc.Caller, q ask.ListA
 		return ask.Approvals{}, err
 	}
 	list := s.book.List(who.Tenant, q.Open, s.now())
-	return ask.Approvals{Approvals: list[:min(len(list), maxListed)]}, nil
+	return ask.Approvals{Approvals: list[:fitting(list)]}, nil
 }
 
-// maxListed bounds an answer: arguments are part of each approval.
-const maxListed = 100
+// Bounds of an answer: arguments are part of each approval, and more than one message carries would be no answer at all.
+const (
+	maxListed      = 100
+	maxListedBytes = 768 << 10
+)
+
+// fitting is how many of the first approvals fit into an answer.
+func fitting(list []ask.Approval) int {
+	n, left := 0, maxListedBytes
+	for n < min(len(list), maxListed) {
+		left -= len(list[n].Body.Args) + 4<<10 // all else about an approval
+		if left < 0 && n > 0 {
+			break
+		}
+		n++
+	}
+	return n
+}
 
 func valid[T id.ID](t T) bool {
 	_, err := id.Parse[T](string(t))

@@ -22,6 +22,8 @@ func (s *Service) answer() (*rpc.Server, error) {
 	return s.deps.Answer(
 		rpc.On("connection_define", s.defineConnection),
 		rpc.On("tools_visible", s.visibleTools),
+		rpc.On("access_show", s.showAccess),
+		rpc.On("grant_simulate", s.simulateGrant),
 		rpc.On("barrier", s.barrier),
 	)
 }

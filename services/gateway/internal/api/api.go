@@ -52,6 +52,8 @@ func (a *API) routes() []route {
 		{"PUT /v1/connections/{name}", member.Role.MayConfigure, answer(a.defineConnection)},
 		{"GET /v1/grants", anyRole, answer(a.grants)},
 		{"PUT /v1/grants/{name}", member.Role.MayConfigure, answer(a.createGrant)},
+		{"POST /v1/grants/{name}/simulate", anyRole, answer(a.simulateGrant)},
+		{"GET /v1/agents/{name}/access", anyRole, answer(a.agentAccess)},
 		{"POST /v1/grants/{name}/revoke", member.Role.MayConfigure, answer(a.revokeGrant)},
 		{"GET /v1/triggers", anyRole, answer(a.triggers)},
 		{"PUT /v1/triggers/{name}", member.Role.MayConfigure, answer(a.defineTrigger)},

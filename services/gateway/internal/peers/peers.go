@@ -60,6 +60,16 @@ func (p *Peers) RevokeGrant(ctx context.Context, who auth.Identity, q ask.Revoke
 	return rpc.Ask[ask.Sequence](ctx, p.conn, schemas.Approvals, "grant_revoke", who.Caller(), q)
 }
 
+// SimulateGrant asks the broker.
+func (p *Peers) SimulateGrant(ctx context.Context, who auth.Identity, q ask.SimulateGrant) (ask.Simulation, error) {
+	return rpc.Ask[ask.Simulation](ctx, p.conn, schemas.Toolbroker, "grant_simulate", who.Caller(), q)
+}
+
+// ShowAccess asks the broker.
+func (p *Peers) ShowAccess(ctx context.Context, who auth.Identity, q ask.ShowAccess) (ask.Access, error) {
+	return rpc.Ask[ask.Access](ctx, p.conn, schemas.Toolbroker, "access_show", who.Caller(), q)
+}
+
 // DefineTrigger asks webhooks.
 func (p *Peers) DefineTrigger(ctx context.Context, who auth.Identity, q ask.DefineTrigger) (ask.Sequence, error) {
 	return p.define(ctx, who, schemas.Webhooks, "trigger_define", q)

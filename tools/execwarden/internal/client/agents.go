@@ -25,3 +25,8 @@ func (c *Client) PutAgent(ctx context.Context, a agent.Defined, modelKey string)
 	}{a, modelKey})
 	return err
 }
+
+// Access says what an agent could do, tool by tool.
+func (c *Client) Access(ctx context.Context, name string) (ask.Access, error) {
+	return get[ask.Access](ctx, c, "/v1/agents/"+segment(name)+"/access", nil)
+}

@@ -58,3 +58,11 @@ func (c *Client) Revoke(ctx context.Context, name, reason string) (Revocation, e
 		Reason string `json:"reason,omitempty"`
 	}{reason})
 }
+
+// Simulate holds a grant that nobody made yet against the calls since a time.
+func (c *Client) Simulate(ctx context.Context, g grant.Created, since time.Time) (ask.Simulation, error) {
+	return send[ask.Simulation](ctx, c, http.MethodPost, "/v1/grants/"+segment(id.Name(g.Grant))+"/simulate", nil, struct {
+		grant.Created
+		Since time.Time `json:"since"`
+	}{g, since})
+}

@@ -32,7 +32,7 @@ func (a *app) grantsCommand() *cobra.Command {
 			return render.List(a.printer(), "grants", list, grantGrid)
 		},
 	}
-	cmd.AddCommand(a.grantsRevokeCommand())
+	cmd.AddCommand(a.grantsRevokeCommand(), a.grantsSimulateCommand())
 	return cmd
 }
 

@@ -2,28 +2,39 @@ package manifest
 
 import (
 	"context"
-	"regexp"
 	"time"
 
+	"github.com/execwarden/execwarden/libs/grantcheck"
+	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 )
 
 type grantFields struct {
-	Header    `yaml:",inline"`
-	Agent     string         `yaml:"agent"`
-	Tool      string         `yaml:"tool"`
-	Repos     []string       `yaml:"repos"`
-	Approval  grant.Approval `yaml:"approval"` // no default: whether a person is asked is to be read in the file
-	Tainted   bool           `yaml:"tainted"`
-	ExpiresAt string         `yaml:"expires_at"`
+	Header      `yaml:",inline"`
+	Agent       string              `yaml:"agent"`
+	Verdict     grant.Verdict       `yaml:"verdict"`
+	Tool        string              `yaml:"tool"`
+	Methods     []string            `yaml:"methods"`
+	Effects     []connection.Effect `yaml:"effects"`
+	Repos       []string            `yaml:"repos"`
+	Condition   string              `yaml:"condition"`
+	Approval    grant.Approval      `yaml:"approval"` // no default: whether a person is asked is to be read in the file
+	ApproveWhen string              `yaml:"approve_when"`
+	Quorum      int                 `yaml:"quorum"`
+	Approver    member.Role         `yaml:"approver"`
+	Tainted     bool                `yaml:"tainted"`
+	Limits      limitFields         `yaml:"limits"`
+	ExpiresAt   string              `yaml:"expires_at"`
 }
 
-var (
-	toolGlob = regexp.MustCompile(`^[a-z0-9*-]{1,64}\.[A-Za-z0-9_*-]{1,64}$`)
-	repoGlob = regexp.MustCompile(`^[A-Za-z0-9*-]{1,39}/[A-Za-z0-9._*-]{1,100}$`)
-)
+type limitFields struct {
+	Calls     int `yaml:"calls"`
+	PerRun    int `yaml:"per_run"`
+	PerMinute int `yaml:"per_minute"`
+}
 
 func buildGrant(d *document) (r Resource) {
 	f, ok := fields[grantFields](d)
@@ -31,21 +42,18 @@ func buildGrant(d *document) (r Resource) {
 		return r
 	}
 	def := grant.Created{
-		Grant: named[id.Grant](d), Agent: referTo[id.Agent](d, &r, Agent, "$.agent", f.Agent),
-		Selector: grant.Selector{Tool: f.Tool, Repos: f.Repos}, Approval: f.Approval, Tainted: f.Tainted,
-		ExpiresAt: d.time("$.expires_at", f.ExpiresAt),
-	}
-	if !toolGlob.MatchString(f.Tool) {
-		d.fault("$.tool", "tool %.80q is not connection.tool, with * for any run of characters", f.Tool)
+		Grant: named[id.Grant](d), Agent: referTo[id.Agent](d, &r, Agent, "$.agent", f.Agent), Verdict: f.Verdict,
+		Selector:  grant.Selector{Tool: f.Tool, Methods: f.Methods, Effects: f.Effects, Repos: f.Repos},
+		Condition: f.Condition, Approval: f.Approval, ApproveWhen: f.ApproveWhen, Quorum: f.Quorum, Approver: f.Approver, Tainted: f.Tainted,
+		Limits: grant.Limits{Calls: f.Limits.Calls, PerRun: f.Limits.PerRun, PerMinute: f.Limits.PerMinute}, ExpiresAt: d.time("$.expires_at", f.ExpiresAt),
 	}
 	d.notEmpty("$.repos", len(f.Repos))
-	for _, repo := range f.Repos {
-		if !repoGlob.MatchString(repo) {
-			d.fault("$.repos", "repository %.120q is not owner/name", repo)
+	d.notEmpty("$.methods", len(f.Methods))
+	d.notEmpty("$.effects", len(f.Effects))
+	for _, f := range grantcheck.Faults(def, time.Time{}) { // that a time is over is for the server to say, whose clock counts
+		if f.Field != "grant" { // names are checked, with their lines, by whoever reads them
+			d.fault("$."+f.Field, "%s", f.Message)
 		}
-	}
-	if f.Approval != grant.Never && f.Approval != grant.Always {
-		d.fault("$.approval", "approval %.40q is not never or always", f.Approval)
 	}
 	r.Want = def
 	r.put = func(ctx context.Context, api *client.Client, _ string) error { return api.PutGrant(ctx, def) }

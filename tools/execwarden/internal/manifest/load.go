@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/grant"
 )
 
 // Bounds of what is read.
@@ -18,6 +19,15 @@ const (
 
 // Set is everything that some files ask for, in the order in which it is applied.
 type Set []Resource
+
+// OneGrant gives the set's one grant, if it is its one document.
+func (s Set) OneGrant() (grant.Created, bool) {
+	if len(s) != 1 {
+		return grant.Created{}, false
+	}
+	g, ok := s[0].Want.(grant.Created)
+	return g, ok
+}
 
 // Load reads files, and the .yaml and .yml files of directories (not of those below them), and checks them.
 // getenv finds the secrets that are in the environment. Problems: invalid, naming file and line of each fault.

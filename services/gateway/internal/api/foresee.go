@@ -1,0 +1,50 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/gateway/internal/auth"
+)
+
+// maxSimulated is how far back a simulation may look: events are kept no longer.
+const maxSimulated = 30 * 24 * time.Hour
+
+// simulationInput is a grant that nobody made yet, and the past to hold it against.
+type simulationInput struct {
+	grant.Created
+	Since time.Time `json:"since"`
+}
+
+func (a *API) simulateGrant(r *http.Request, who auth.Identity, body []byte) (ask.Simulation, error) {
+	name, err := named[id.Grant](r)
+	if err != nil {
+		return ask.Simulation{}, err
+	}
+	in, err := read[simulationInput](r, body)
+	if err != nil {
+		return ask.Simulation{}, err
+	}
+	if in.Grant, err = same(name, in.Grant); err != nil {
+		return ask.Simulation{}, err
+	}
+	if in.Agent, err = refer[id.Agent](string(in.Agent)); err != nil {
+		return ask.Simulation{}, err
+	}
+	if now := time.Now(); in.Since.After(now) || in.Since.Before(now.Add(-maxSimulated)) {
+		return ask.Simulation{}, problem.New(problem.Invalid, "since is not within the last 30 days")
+	}
+	return a.Peers.SimulateGrant(r.Context(), who, ask.SimulateGrant{Grant: in.Created, Since: in.Since})
+}
+
+func (a *API) agentAccess(r *http.Request, who auth.Identity, _ []byte) (ask.Access, error) {
+	name, err := named[id.Agent](r)
+	if err != nil {
+		return ask.Access{}, err
+	}
+	return a.Peers.ShowAccess(r.Context(), who, ask.ShowAccess{Agent: name})
+}
