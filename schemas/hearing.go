@@ -9,28 +9,29 @@ type Hearing struct {
 	Name    string // the durable's name
 	Stream  Stream
 	Filter  string
+	Apart   bool // messages of one aggregate are heard at once: calls of one run do not wait for each other
 	View    bool // a projection: starts from the last event per subject, is never acknowledged, and can be rewound
 }
 
 var hearings = []Hearing{
-	{Webhooks, "webhooks_hook", Activity, "ew.v1.*.hook.*.received", false},
-	{Agentloop, "agentloop_run", Activity, "ew.v1.*.run.>", false},
-	{Agentloop, "agentloop_call", Activity, "ew.v1.*.call.>", false},
-	{Toolbroker, "toolbroker_requested", Activity, "ew.v1.*.call.*.requested", false},
-	{Toolbroker, "toolbroker_approval", Activity, "ew.v1.*.approval.>", false},
-	{Toolbroker, "toolbroker_admitted", Activity, "ew.v1.*.call.*.admitted.upstream", false},
-	{Toolbroker, "toolbroker_connection", Control, "ew.v1.*.connection.*.defined", false},
-	{Approvals, "approvals_held", Activity, "ew.v1.*.call.*.held", false},
-	{Runtime, "runtime_admitted", Activity, "ew.v1.*.call.*.admitted.script", false},
-	{Environments, "environments_admitted", Activity, "ew.v1.*.call.*.admitted.exec", false},
+	{Webhooks, "webhooks_hook", Activity, "ew.v1.*.hook.*.received", false, false},
+	{Agentloop, "agentloop_run", Activity, "ew.v1.*.run.>", false, false},
+	{Agentloop, "agentloop_call", Activity, "ew.v1.*.call.>", false, false},
+	{Toolbroker, "toolbroker_requested", Activity, "ew.v1.*.call.*.requested", false, false},
+	{Toolbroker, "toolbroker_approval", Activity, "ew.v1.*.approval.>", false, false},
+	{Toolbroker, "toolbroker_admitted", Activity, "ew.v1.*.call.*.admitted.upstream", true, false},
+	{Toolbroker, "toolbroker_connection", Control, "ew.v1.*.connection.*.defined", false, false},
+	{Approvals, "approvals_held", Activity, "ew.v1.*.call.*.held", false, false},
+	{Runtime, "runtime_admitted", Activity, "ew.v1.*.call.*.admitted.script", true, false},
+	{Environments, "environments_admitted", Activity, "ew.v1.*.call.*.admitted.exec", true, false},
 
-	{Webhooks, "webhooks_view", Control, "ew.v1.>", true},
-	{Gateway, "gateway_view", Control, "ew.v1.>", true},
-	{Agentloop, "agentloop_view", Control, "ew.v1.>", true},
-	{Toolbroker, "toolbroker_view", Control, "ew.v1.>", true},
-	{Approvals, "approvals_view", Control, "ew.v1.>", true},
-	{Runtime, "runtime_view", Control, "ew.v1.>", true},
-	{Environments, "environments_view", Control, "ew.v1.>", true},
+	{Webhooks, "webhooks_view", Control, "ew.v1.>", false, true},
+	{Gateway, "gateway_view", Control, "ew.v1.>", false, true},
+	{Agentloop, "agentloop_view", Control, "ew.v1.>", false, true},
+	{Toolbroker, "toolbroker_view", Control, "ew.v1.>", false, true},
+	{Approvals, "approvals_view", Control, "ew.v1.>", false, true},
+	{Runtime, "runtime_view", Control, "ew.v1.>", false, true},
+	{Environments, "environments_view", Control, "ew.v1.>", false, true},
 }
 
 // Hearings lists every durable consumer.

@@ -71,7 +71,7 @@ func NewRouter(conn *Conn, service schemas.Service, log *slog.Logger, metrics pr
 			}
 			return c, nil
 		},
-		Lane:    func(subject string) string { return token(subject, 4) },
+		Lane:    lane,
 		Tenant:  func(subject string) string { return token(subject, 2) },
 		AckWait: AckWait, MaxInFlight: MaxAckPending,
 	}, log)
@@ -172,6 +172,15 @@ func headerSafe(s string) string {
 		return c
 	}, s)
 	return s[:min(len(s), 300)]
+}
+
+// lane is the order that a message belongs to: its aggregate, unless its durable hears messages apart.
+func lane(m jetstream.Msg) string {
+	meta, err := m.Metadata()
+	if err == nil && schemas.FindHearing(meta.Consumer).Apart {
+		return m.Reply() // no other message has it
+	}
+	return token(m.Subject(), 4)
 }
 
 // token is the n-th token of a subject, "" when there is none.

@@ -17,7 +17,7 @@ type SubscriberConfig struct {
 	Open func(ctx context.Context, topic string) (jetstream.Consumer, error)
 	// Lane names the order that a message belongs to: messages of one lane are handled one after the other.
 	// Default: the whole subscription is one lane.
-	Lane func(subject string) string
+	Lane func(m jetstream.Msg) string
 	// Tenant names who a message is for. Default: everybody is one tenant.
 	Tenant func(subject string) string
 	// PerTenant is how many lanes of one tenant run at once. Default 64.
@@ -36,7 +36,7 @@ type SubscriberConfig struct {
 func (c SubscriberConfig) withDefaults() SubscriberConfig {
 	one := func(string) string { return "" }
 	if c.Lane == nil {
-		c.Lane = one
+		c.Lane = func(jetstream.Msg) string { return "" }
 	}
 	if c.Tenant == nil {
 		c.Tenant = one

@@ -118,7 +118,7 @@ func (s *subscription) pause() {
 }
 
 func (s *subscription) accept(m jetstream.Msg) {
-	lane := s.cfg.Lane(m.Subject())
+	lane := s.cfg.Lane(m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inFlight[m] = struct{}{}

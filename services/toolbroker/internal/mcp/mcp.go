@@ -155,7 +155,9 @@ func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	client := mcp.NewClient(&mcp.Implementation{Name: "execwarden", Version: "0"}, nil)
+	// No capabilities: there is nobody here whom a server could ask for roots, samples or answers, and one that thinks so
+	// waits for them.
+	client := mcp.NewClient(&mcp.Implementation{Name: "execwarden", Version: "0"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	s, err := client.Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint: p.url, HTTPClient: p.client, MaxRetries: -1, DisableStandaloneSSE: true,
 	}, nil)
