@@ -14,7 +14,9 @@ import (
 	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/key"
@@ -58,6 +60,14 @@ func (g *Gate) Apply(s eventlog.Stored) error {
 	switch ev := ev.(type) {
 	case key.Published:
 		return g.keys.Add(ev)
+	case agent.Defined:
+		if ev.Removed {
+			g.grants.removed(s.At.Tenant, ev.Agent, "")
+		}
+	case connection.Defined:
+		if ev.Removed {
+			g.grants.removed(s.At.Tenant, "", ev.Connection)
+		}
 	case grant.Created:
 		g.grants.set(s.At.Tenant, ev.Grant, s.Seq, true)
 	case grant.Revoked:

@@ -3,16 +3,17 @@ package executor
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/id"
 )
 
-// errRevoked is the cause of a call's context when its grant was revoked.
+// errRevoked is the cause of a call's context when what allowed it is no more: its grant, its agent or its connection.
 var errRevoked = problem.New(problem.Denied, "the grant was revoked")
 
-// Revoked says whether a context ended because the call's grant was revoked.
+// Revoked says whether a context ended because what allowed the call is no more.
 func Revoked(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errRevoked) }
 
 // Enter notes that this process acts on a call. Its context ends when the grant is revoked. Problems: denied when it
@@ -40,8 +41,10 @@ type grantState struct {
 }
 
 type flight struct {
-	under  grantKey
-	cancel context.CancelCauseFunc
+	under      grantKey
+	agent      id.Agent
+	connection id.Connection
+	cancel     context.CancelCauseFunc
 }
 
 func newGrants() *grants {
@@ -59,8 +62,21 @@ func (g *grants) set(tenant id.Tenant, grant id.Grant, seq uint64, active bool) 
 	if active {
 		return
 	}
+	g.cancel(func(f flight) bool { return f.under == k })
+}
+
+// removed cancels what is in flight for an agent, or over a connection, that is no more.
+func (g *grants) removed(tenant id.Tenant, a id.Agent, c id.Connection) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cancel(func(f flight) bool {
+		return f.under.tenant == tenant && (a != "" && f.agent == a || c != "" && f.connection == c)
+	})
+}
+
+func (g *grants) cancel(which func(flight) bool) {
 	for _, f := range g.flying {
-		if f.under == k {
+		if which(f) {
 			f.cancel(errRevoked)
 		}
 	}
@@ -77,7 +93,8 @@ func (g *grants) enter(ctx context.Context, w *Work) (context.Context, func(), e
 		return nil, nil, problem.New(problem.Busy, "%s is being acted on already", c)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	g.flying[c] = flight{k, cancel}
+	name, _, _ := strings.Cut(w.Requested.Tool, ".")
+	g.flying[c] = flight{k, w.Requested.Agent, id.Connection("con_" + name), cancel}
 	return ctx, func() {
 		g.mu.Lock()
 		delete(g.flying, c)

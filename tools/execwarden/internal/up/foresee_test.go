@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/execwarden/execwarden/libs/problem"
-	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/grant"
 )
@@ -107,10 +106,7 @@ func TestLimits(t *testing.T) {
 	}
 	for i, guid := range []string{"aaaaaaaa-0001", "aaaaaaaa-0002", "aaaaaaaa-0003"} {
 		w.deliver(guid)
-		buskit.Eventually(t, "the run ends", func() bool {
-			page, err := w.Runs(t.Context(), 10, "")
-			return err == nil && len(page.Runs) == i+1 && !page.Runs[0].Ended.IsZero()
-		})
+		w.endedRuns(i + 1)
 	}
 	if n := w.github.Effects(); n != 2 {
 		t.Errorf("%d comments under a grant of two calls", n)

@@ -3,6 +3,7 @@ package up
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -51,6 +52,7 @@ type world struct {
 	nats      *natsd.Server
 	postgres  *postgres.Server
 	stop      func()
+	logs      io.Writer // default: the test's own output
 }
 
 func newWorld(t *testing.T) *world {
@@ -104,7 +106,13 @@ func (w *world) start() {
 		SyncInterval: time.Minute, WorkerPath: workerkit.BuildWorker(w.t), ApprovalLife: time.Hour, LogFormat: "text", LogLevel: "warn"}
 	up := make(chan struct{})
 	cfg.started = func(n *natsd.Server, p *postgres.Server) { w.nats, w.postgres = n, p; close(up) }
-	go func() { ended <- Run(ctx, cfg, testLog{w.t}) }()
+	logs := w.logs
+	if logs == nil {
+		logs = testLog{w.t}
+	} else {
+		cfg.LogLevel = "debug"
+	}
+	go func() { ended <- Run(ctx, cfg, logs) }()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -234,6 +242,23 @@ func (w *world) ended() (r ask.RunRow) {
 		return !r.Ended.IsZero()
 	})
 	return r
+}
+
+// endedRuns waits until there are n runs and all have ended.
+func (w *world) endedRuns(n int) {
+	w.t.Helper()
+	buskit.Eventually(w.t, "the runs end", func() bool {
+		page, err := w.Runs(w.t.Context(), 100, "")
+		if err != nil || len(page.Runs) != n {
+			return false
+		}
+		for _, r := range page.Runs {
+			if r.Ended.IsZero() {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 func (w *world) approve(a ask.Approval) {
