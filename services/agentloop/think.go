@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/executor"
 	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
@@ -29,7 +31,7 @@ func (s *Service) think(ctx context.Context, h bus.Heard, req run.ModelRequested
 	var who agent.Defined
 	stale := false
 	err := s.runs.use(ctx, h.At.Tenant, req.Run, func(state *loop.State) error {
-		if n := len(state.Steps); state.Ended != nil || state.Created == nil || n != req.Step ||
+		if n := len(state.Steps); state.Ended != nil || state.Cancel != nil || state.Created == nil || n != req.Step ||
 			state.Steps[n-1].Completed != nil || state.Steps[n-1].Requested.Attempt != req.Attempt || state.Steps[n-1].Failed != nil {
 			stale = true
 			return nil
@@ -45,12 +47,19 @@ func (s *Service) think(ctx context.Context, h bus.Heard, req run.ModelRequested
 	if stale {
 		return s.advance(ctx, h, req.Run) // answered at an earlier hearing, or cancelled since
 	}
-	if err := s.pauseUntil(ctx, req.NotBefore); err != nil {
+	wanted, done := s.whileWanted(ctx, h.At.Tenant, req.Run)
+	defer done()
+	if err := s.pauseUntil(wanted, req.NotBefore); err != nil && ctx.Err() != nil {
 		return err
 	}
-	answer, err := s.askModel(ctx, h.At.Tenant, who, req.Run, request)
-	if err != nil && ctx.Err() != nil {
+	answer, err := s.askModel(wanted, h.At.Tenant, who, req.Run, request)
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return problem.Wrap(err, problem.Unavailable, "the model call was cut off") // the process is ending
+	case err != nil && errors.Is(context.Cause(wanted), errUnwanted):
+		return s.advance(ctx, h, req.Run)
+	case waits(err):
+		return err
 	}
 	return s.runs.use(ctx, h.At.Tenant, req.Run, func(state *loop.State) error {
 		n := len(state.Steps)
@@ -142,6 +151,43 @@ func (s *Service) live(tenant id.Tenant, runID id.Run) func(string) {
 			_ = s.deps.Conn.NC.Publish(subject, raw) // a viewer sees the gap in n
 		}
 	}
+}
+
+// errUnwanted is the cause with which a cancelled run's model call ends.
+var errUnwanted = errors.New("the run was cancelled")
+
+// lookEvery is how often a run that waits for its model is looked at.
+const lookEvery = time.Second
+
+// whileWanted gives a context that ends when the run is cancelled. The event that says so is heard only after the one
+// that is being handled, which may wait for minutes.
+func (s *Service) whileWanted(ctx context.Context, tenant id.Tenant, runID id.Run) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		ticker := time.NewTicker(lookEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			_ = s.runs.use(ctx, tenant, runID, func(state *loop.State) error { // looked at again in a moment
+				if state.Cancel != nil || state.Ended != nil {
+					cancel(errUnwanted)
+				}
+				return nil
+			})
+		}
+	})
+	return ctx, func() { cancel(nil); looking.Wait() }
+}
+
+// waits says whether there is no answer because of a dependency of ours, not of the model: that is tried again.
+func waits(err error) bool {
+	var model *model.Failure
+	return err != nil && !errors.As(err, &model) && executor.Later(err)
 }
 
 func (s *Service) pauseUntil(ctx context.Context, at time.Time) error {

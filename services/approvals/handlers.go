@@ -24,7 +24,7 @@ func (s *Service) onHeld(ctx context.Context, h bus.Heard) error {
 		return nil
 	}
 	stored, err := s.deps.Log.ReadAt(ctx, schemas.Activity, held.Requested)
-	if err != nil {
+	if err != nil && problem.CodeOf(err) != problem.NotFound {
 		return err
 	}
 	request, err := eventlog.Decode[call.Requested](stored)

@@ -37,9 +37,6 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	case w == nil:
 		return nil
 	}
-	if err := s.heldCall(ctx, w); err != nil {
-		return err // a person still has to decide; a worker would only wait for them
-	}
 	work, leave, err := s.gate.Enter(ctx, w)
 	switch problem.CodeOf(err) {
 	case "":
@@ -48,6 +45,10 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 		return s.gate.Settle(ctx, w, s.revoked(w))
 	default:
 		return err
+	}
+	// After Enter, so that a script whose grant is revoked ends although a call of it waits.
+	if err := s.heldCall(ctx, w); err != nil {
+		return err // a person still has to decide; a worker would only wait for them
 	}
 	var args struct {
 		Source string `json:"source"`

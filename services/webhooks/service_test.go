@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/libs/testkit/buskit"
@@ -54,10 +55,14 @@ type door struct {
 	ask    func(method string, caller rpc.Caller, q any) error // as the gateway
 }
 
-func start(t *testing.T, concurrent int) *door {
+// start runs the service with triggers that it knows from before, so that no delivery comes in front of them.
+func start(t *testing.T, concurrent int, known ...trigger.Defined) *door {
 	t.Helper()
 	t.Parallel()
 	k := servicekit.Start(t)
+	for _, def := range known {
+		k.Say(schemas.Webhooks, eventlog.Draft{Key: string(def.Trigger), Event: def})
+	}
 	s, err := webhooks.New(webhooks.Config{Listen: "127.0.0.1:0", Concurrent: concurrent}, k.Deps(schemas.Webhooks))
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +72,7 @@ func start(t *testing.T, concurrent int) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{}
+	transport := &http.Transport{ExpectContinueTimeout: time.Minute}
 	t.Cleanup(transport.CloseIdleConnections)
 	d := &door{Kit: k, t: t, addr: addr.String(), base: "http://" + addr.String() + "/hooks/tnt_a/", client: &http.Client{Transport: transport}}
 	gateway := k.Conn(t, string(schemas.Gateway))
@@ -81,19 +86,22 @@ func start(t *testing.T, concurrent int) *door {
 
 func (d *door) hook(name id.Hook) {
 	d.t.Helper()
-	if err := d.ask("hook_define", servicekit.Owner(), ask.DefineHook{Hook: name, Secret: secret}); err != nil {
-		d.t.Fatal(err)
-	}
+	buskit.Eventually(d.t, "the endpoint is defined", func() bool {
+		return d.ask("hook_define", servicekit.Owner(), ask.DefineHook{Hook: name, Secret: secret}) == nil
+	})
 }
 
-func (d *door) trigger(change func(*trigger.Defined)) {
-	d.t.Helper()
-	def := trigger.Defined{Trigger: "trg_triage", Hook: "hook_github", Events: []string{"issues.opened"}, Repos: []string{"Acme/Shop"}, Agent: "agt_triage", Prompt: "Triage {{.Repo}}#{{.Number}}: {{.Title}}"}
-	change(&def)
-	if err := d.ask("trigger_define", servicekit.Owner(), ask.DefineTrigger{Trigger: def}); err != nil {
-		d.t.Fatal(err)
+// triggers is what the sample has, changed.
+func triggers(changes ...func(*trigger.Defined)) (out []trigger.Defined) {
+	for _, change := range changes {
+		def := trigger.Defined{Trigger: "trg_triage", Hook: "hook_github", Events: []string{"issues.opened"}, Repos: []string{"Acme/Shop"}, Agent: "agt_triage", Prompt: "Triage {{.Repo}}#{{.Number}}: {{.Title}}"}
+		change(&def)
+		out = append(out, def)
 	}
+	return out
 }
+
+func asItIs(*trigger.Defined) {}
 
 func signed(newHash func() hash.Hash, key, body string) string {
 	mac := hmac.New(newHash, []byte(key))
@@ -295,10 +303,9 @@ func (r *runs) all() []ask.StartRun {
 
 // GitHub delivers at least once, and its senders are not slow.
 func TestOneDeliveryOneRun(t *testing.T) {
-	d := start(t, 16)
+	d := start(t, 16, triggers(asItIs)...)
 	var r runs
 	servicekit.Answer(d.Kit, schemas.Agentloop, "run_start", r.start)
-	d.trigger(func(*trigger.Defined) {})
 	var wait sync.WaitGroup
 	var refused atomic.Int64
 	for range 8 {
@@ -339,7 +346,13 @@ func TestOneDeliveryOneRun(t *testing.T) {
 }
 
 func TestIgnored(t *testing.T) {
-	d := start(t, 16)
+	d := start(t, 16, triggers(asItIs,
+		func(f *trigger.Defined) {
+			f.Trigger, f.Events, f.Agent = "trg_gone", []string{"issues.closed"}, "agt_gone"
+		},
+		func(f *trigger.Defined) {
+			f.Trigger, f.Events, f.Prompt = "trg_slices", []string{"issues.labeled"}, "{{if .Title}}{{slice .Title 1 100}}{{end}}"
+		})...)
 	r := runs{answer: func(q ask.StartRun) error {
 		if q.Agent == "agt_gone" {
 			return problem.New(problem.NotFound, "there is no agent gone")
@@ -347,13 +360,6 @@ func TestIgnored(t *testing.T) {
 		return nil
 	}}
 	servicekit.Answer(d.Kit, schemas.Agentloop, "run_start", r.start)
-	d.trigger(func(*trigger.Defined) {})
-	d.trigger(func(f *trigger.Defined) {
-		f.Trigger, f.Events, f.Agent = "trg_gone", []string{"issues.closed"}, "agt_gone"
-	})
-	d.trigger(func(f *trigger.Defined) {
-		f.Trigger, f.Events, f.Prompt = "trg_slices", []string{"issues.labeled"}, "{{if .Title}}{{slice .Title 1 100}}{{end}}"
-	})
 	replace := func(old, by string) string { return strings.Replace(opened, old, by, 1) }
 	n := 0
 	for name, c := range map[string]struct{ body, reason string }{
@@ -390,8 +396,7 @@ func TestIgnored(t *testing.T) {
 
 // Why nothing was started is told by the trigger that came nearest to starting something.
 func TestIgnoredReason(t *testing.T) {
-	d := start(t, 16)
-	d.trigger(func(*trigger.Defined) {})
+	d := start(t, 16, triggers(asItIs)...)
 	for body, reason := range map[string]string{
 		strings.Replace(opened, `"User"`, `"Bot"`, 1):        "the sender is a bot",
 		strings.Replace(opened, "acme/shop", "evil/shop", 1): "no trigger is for repository evil/shop",
@@ -409,8 +414,7 @@ func TestIgnoredReason(t *testing.T) {
 
 // An agent loop that does not answer is waited for; the delivery is not lost and not ignored.
 func TestAgentLoopIsWaitedFor(t *testing.T) {
-	d := start(t, 4)
-	d.trigger(func(*trigger.Defined) {})
+	d := start(t, 4, triggers(asItIs)...)
 	if got, _ := d.send(d.delivery("hook_github", opened)); got != 202 {
 		t.Fatalf("%d", got)
 	}
@@ -438,6 +442,7 @@ func TestOneTooMany(t *testing.T) {
 	slow, feed := io.Pipe()
 	req := d.delivery("hook_github", opened)
 	req.Body, req.ContentLength = slow, int64(len(opened))
+	req.Header.Set("Expect", "100-continue") // so that the first byte goes only once the delivery has its place
 	answered := make(chan int, 1)
 	go func() {
 		resp, err := d.client.Do(req)

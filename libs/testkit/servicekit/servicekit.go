@@ -5,6 +5,7 @@ package servicekit
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -82,7 +83,7 @@ func (k *Kit) Run(s boot.Service) (stop func()) {
 	go func() { ended <- s.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) { // stopped while it started
 			k.t.Errorf("service: %v", err)
 		}
 	})

@@ -23,6 +23,9 @@ func Render(s *State, tools []ask.VisibleTool) model.Request {
 		Messages: []model.Message{{Role: model.RoleUser, Text: s.Created.Body.Text}},
 	}
 	for _, t := range tools {
+		if !model.ToolName.MatchString(wireName(t.Name)) {
+			continue // one name that the protocols do not allow would make them refuse every request
+		}
 		r.Tools = append(r.Tools, model.Tool{Name: wireName(t.Name), Description: t.Description, Schema: t.Schema})
 	}
 	for _, step := range s.Steps {

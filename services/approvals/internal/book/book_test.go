@@ -1,0 +1,178 @@
+package book_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/services/approvals/internal/book"
+)
+
+var (
+	now     = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	members = []id.Member{"mem_a", "mem_b", "mem_c"}
+)
+
+func opened(quorum int, role member.Role) approval.Requested {
+	return approval.Requested{Approval: "apr_1", Call: "call_1", Run: "run_1", Digest: "right", Quorum: quorum, Approver: role, Requested: 7, ExpiresAt: now.Add(time.Hour)}
+}
+
+// machine is one approval and whatever members, clocks and repeated deliveries do to it.
+type machine struct {
+	state    book.State
+	shadow   *book.Book
+	quorum   int
+	at       time.Time
+	seq      uint64
+	voted    map[id.Member]bool
+	decision *approval.Decided // the first
+	expired  bool
+}
+
+func (m *machine) apply(ev schemas.Event) {
+	m.seq++
+	m.state.Apply(m.seq, ev)
+	m.shadow.Apply("tnt_a", "apr_1", m.seq, ev)
+}
+
+func TestMachine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &machine{shadow: book.New(), quorum: rapid.IntRange(0, 3).Draw(t, "quorum"), at: now, voted: map[id.Member]bool{}}
+		var said []schemas.Event
+		say := func(ev schemas.Event) { said = append(said, ev); m.apply(ev) }
+		say(opened(m.quorum, ""))
+		t.Repeat(map[string]func(*rapid.T){
+			"decide": func(t *rapid.T) {
+				by := rapid.SampledFrom(members).Draw(t, "member")
+				q := ask.DecideApproval{Approval: "apr_1", Digest: rapid.SampledFrom([]string{"right", "right", "right", "wrong", ""}).Draw(t, "digest"), Approve: rapid.Bool().Draw(t, "approve")}
+				ev, err := m.state.Decide(q, book.Decider{Member: by, Role: member.Approver}, m.at)
+				over := m.at.After(now.Add(time.Hour)) || m.expired
+				switch ev := ev.(type) {
+				case nil:
+					repeats := m.decision != nil && m.decision.By == by && m.decision.Approved == q.Approve || q.Approve && m.voted[by]
+					if err == nil && !(repeats && q.Digest == "right") {
+						t.Fatalf("%+v by %s is taken for a repetition", q, by)
+					}
+				case approval.Decided:
+					switch {
+					case m.decision != nil || over || q.Digest != "right":
+						t.Fatalf("decided by %+v, decision before %+v, over %v", q, m.decision, over)
+					case ev.Digest != "right" || ev.By != by || ev.Approved != q.Approve || ev.Requested != 7 || ev.Call != "call_1":
+						t.Fatalf("%+v", ev)
+					case q.Approve && len(m.voted)+1 < m.quorum:
+						t.Fatalf("approved by %d of %d", len(m.voted)+1, m.quorum)
+					case q.Approve && m.voted[by]:
+						t.Fatalf("%s approved twice", by)
+					}
+					m.decision = &ev
+					say(ev)
+				case approval.Voted:
+					if m.decision != nil || over || q.Digest != "right" || !q.Approve || m.voted[by] || ev.By != by || ev.Digest != "right" {
+						t.Fatalf("%+v is a vote", q)
+					}
+					m.voted[by] = true
+					say(ev)
+				}
+			},
+			"expire": func(*rapid.T) {
+				if m.decision == nil && m.at.After(now.Add(time.Hour)) {
+					m.expired = true
+					say(approval.Expired{Approval: "apr_1", Digest: "right"})
+				}
+			},
+			"time passes": func(t *rapid.T) {
+				m.at = m.at.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "minutes")) * time.Minute)
+			},
+			"hear again": func(t *rapid.T) { // the stream is read from its start by a new process
+				again := book.New()
+				for i, ev := range said {
+					again.Apply("tnt_a", "apr_1", uint64(i+1), ev)
+				}
+				if a, b := fmt.Sprintf("%+v", again.List("tnt_a", false, m.at)), fmt.Sprintf("%+v", m.shadow.List("tnt_a", false, m.at)); a != b {
+					t.Fatalf("%s\n%s", a, b)
+				}
+			},
+			"a stray event": func(t *rapid.T) { // a second end that somebody wrote: recorded, and of no effect
+				if m.decision != nil || m.expired {
+					m.apply(rapid.SampledFrom([]schemas.Event{approval.Expired{Approval: "apr_1"}, approval.Decided{Approval: "apr_1", Approved: true, By: "mem_x"},
+						approval.Decided{Approval: "apr_1", By: "mem_x"}, opened(0, "")}).Draw(t, "stray"))
+					said = append(said, approval.Expired{Approval: "apr_1"})
+				}
+			},
+			"": func(t *rapid.T) {
+				want := book.Waiting
+				switch {
+				case m.decision != nil && m.decision.Approved:
+					want = book.Approved
+				case m.decision != nil:
+					want = book.Denied
+				case m.expired || m.at.After(now.Add(time.Hour)):
+					want = book.Expired
+				}
+				if got := m.state.Word(m.at); got != want {
+					t.Fatalf("it is %s, want %s", got, want)
+				}
+				open := m.shadow.List("tnt_a", true, m.at)
+				due := m.shadow.DueAt(m.at)
+				if (len(open) == 1) != (want == book.Waiting) || (len(due) == 1) != (want == book.Expired && !m.expired) {
+					t.Fatalf("%s, %d open and %d due", want, len(open), len(due))
+				}
+			},
+		})
+	})
+}
+
+func TestRoles(t *testing.T) {
+	yes := ask.DecideApproval{Approval: "apr_1", Digest: "right", Approve: true}
+	for _, c := range []struct {
+		wants, has member.Role
+		want       problem.Code
+	}{
+		{"", member.Approver, ""}, {member.Admin, member.Admin, ""}, {member.Admin, member.Owner, ""}, {member.Approver, member.Approver, ""},
+		{member.Admin, member.Approver, problem.Denied}, {member.Owner, member.Admin, problem.Denied},
+	} {
+		var s book.State
+		s.Apply(1, opened(0, c.wants))
+		if _, err := s.Decide(yes, book.Decider{Member: "mem_a", Role: c.has}, now); problem.CodeOf(err) != c.want {
+			t.Errorf("%q decides where %q is wanted: %v", c.has, c.wants, err)
+		}
+	}
+	var none book.State
+	if _, err := none.Decide(yes, book.Decider{Member: "mem_a", Role: member.Owner}, now); problem.CodeOf(err) != problem.NotFound {
+		t.Errorf("an approval that is not there: %v", err)
+	}
+}
+
+// Votes and decisions of one tenant never show with another, and closed ones are forgotten before the book is full.
+func TestBook(t *testing.T) {
+	b := book.New()
+	seq := uint64(0)
+	for i := range 1200 {
+		a := id.Approval(fmt.Sprint("apr_", i))
+		r := opened(0, "")
+		r.Approval = a
+		seq++
+		b.Apply("tnt_a", a, seq, r)
+		if i%3 != 0 { // every third waits
+			seq++
+			b.Apply("tnt_a", a, seq, approval.Decided{Approval: a, By: "mem_a"})
+		}
+	}
+	if open := b.List("tnt_a", true, now); len(open) != 400 || b.Open() != 400 {
+		t.Errorf("%d wait, %d are counted: those that wait are never forgotten", len(open), b.Open())
+	}
+	if all := b.List("tnt_a", false, now); len(all) > 1001 || all[0].Approval != "apr_1199" {
+		t.Errorf("%d are kept, the newest is %s", len(all), all[0].Approval)
+	}
+	if other := b.List("tnt_b", false, now); len(other) != 0 {
+		t.Errorf("another tenant has %v", other)
+	}
+}

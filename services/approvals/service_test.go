@@ -1,0 +1,291 @@
+package approvals_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/libs/testkit/buskit"
+	"github.com/execwarden/execwarden/libs/testkit/servicekit"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/services/approvals"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// house is the approval service on a real bus.
+type house struct {
+	*servicekit.Kit
+	t   *testing.T
+	ask func(method string, who rpc.Caller, q any) (json.RawMessage, error)
+}
+
+func start(t *testing.T, life time.Duration) *house {
+	t.Helper()
+	t.Parallel()
+	h := &house{Kit: servicekit.Start(t), t: t}
+	s, err := approvals.New(approvals.Config{ApprovalLife: life}, h.Deps(schemas.Approvals))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Run(s)
+	conn := h.Conn(t, string(schemas.Gateway))
+	h.ask = func(method string, who rpc.Caller, q any) (json.RawMessage, error) {
+		return rpc.Ask[json.RawMessage](t.Context(), conn, schemas.Approvals, method, who, q)
+	}
+	buskit.Eventually(t, "the service answers", func() bool {
+		_, err := h.ask("approval_list", servicekit.Owner(), ask.ListApprovals{})
+		return err == nil
+	})
+	return h
+}
+
+// hold says that a call is held, as the broker does, and gives the approval that follows.
+func (h *house) hold(c id.Call, args string) approval.Requested {
+	h.t.Helper()
+	seq := h.Say(schemas.Agentloop, eventlog.Draft{Key: "run_1", Event: call.Requested{Call: c, Run: "run_1", Agent: "agt_a", Tool: "x.y", Body: call.Args{Args: json.RawMessage(args)}}})
+	h.Say(schemas.Toolbroker, eventlog.Draft{Key: "run_1", Event: call.Held{Call: c, Run: "run_1", Agent: "agt_a", Tool: "x.y", Grant: "grt_1", Digest: "digest-" + string(c), Reason: "r", Requested: seq}})
+	r, _ := servicekit.Await[approval.Requested](h.Kit, 1, func(r approval.Requested) bool { return r.Call == c })
+	return r
+}
+
+func TestOnlyMembersDecide(t *testing.T) {
+	h := start(t, time.Hour)
+	r := h.hold("call_1", `{"a":"<b>"}`)
+	if string(r.Body.Args) != `{"a":"\u003cb\u003e"}` && string(r.Body.Args) != `{"a":"<b>"}` || r.Digest != "digest-call_1" || r.Agent != "agt_a" {
+		t.Errorf("%+v", r)
+	}
+	yes := ask.DecideApproval{Approval: r.Approval, Digest: r.Digest, Approve: true}
+	for name, who := range map[string]rpc.Caller{
+		"an auditor":              servicekit.Caller("mem_x", member.Auditor),
+		"a member of no role":     servicekit.Caller("mem_x", ""),
+		"a role of one's own":     servicekit.Caller("mem_x", "root"),
+		"an agent":                servicekit.Caller("agt_a", member.Owner),
+		"a service":               servicekit.Caller("service:gateway", member.Owner),
+		"nobody":                  servicekit.Caller("", member.Owner),
+		"a token":                 servicekit.Caller("tok_1", member.Owner),
+		"a member with a subject": servicekit.Caller("mem_x.>", member.Owner),
+	} {
+		if _, err := h.ask("approval_decide", who, yes); problem.CodeOf(err) != problem.Denied {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, q := range map[string]struct {
+		q    ask.DecideApproval
+		want problem.Code
+	}{
+		"another digest":    {ask.DecideApproval{Approval: r.Approval, Digest: "digest-call_2", Approve: true}, problem.Conflict},
+		"no digest":         {ask.DecideApproval{Approval: r.Approval, Approve: true}, problem.Conflict},
+		"another approval":  {ask.DecideApproval{Approval: "apr_other", Digest: r.Digest, Approve: true}, problem.NotFound},
+		"everybody's":       {ask.DecideApproval{Approval: "*", Digest: r.Digest, Approve: true}, problem.Invalid},
+		"a very long note":  {ask.DecideApproval{Approval: r.Approval, Digest: r.Digest, Approve: true, Note: strings.Repeat("x", 4<<10+1)}, problem.Invalid},
+		"an id that is not": {ask.DecideApproval{Approval: "call_1", Digest: r.Digest}, problem.Invalid},
+	} {
+		if _, err := h.ask("approval_decide", servicekit.Owner(), q.q); problem.CodeOf(err) != q.want {
+			t.Errorf("%s: %v, want %s", name, err, q.want)
+		}
+	}
+	if _, err := h.ask("approval_decide", rpc.Caller{Tenant: "tnt_b", Actor: "mem_x", Role: "owner"}, yes); problem.CodeOf(err) != problem.NotFound {
+		t.Errorf("another tenant's owner: %v", err)
+	}
+	if n := len(h.Events(schemas.Activity, "approval.decided")); n != 0 {
+		t.Fatalf("%d decisions are recorded", n)
+	}
+	// Many members decide at once: one counts, and the same decision of the same member is answered as the first time.
+	var won atomic.Int64
+	var wait sync.WaitGroup
+	for i := range 8 {
+		wait.Go(func() {
+			_, err := h.ask("approval_decide", servicekit.Caller(fmt.Sprint("mem_", i), member.Approver), yes)
+			switch problem.CodeOf(err) {
+			case "":
+				won.Add(1)
+			case problem.Conflict:
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	decided, at := servicekit.Await[approval.Decided](h.Kit, 1, nil)
+	if n := len(h.Events(schemas.Activity, "approval.decided")); n != 1 || won.Load() != 1 || !decided.Approved || at.Envelope.Actor != string(decided.By) {
+		t.Errorf("%d decisions, %d winners, %+v", n, won.Load(), decided)
+	}
+	if _, err := h.ask("approval_decide", servicekit.Caller(string(decided.By), member.Approver), yes); err != nil {
+		t.Errorf("the same again: %v", err)
+	}
+	if _, err := h.ask("approval_decide", servicekit.Caller(string(decided.By), member.Approver), ask.DecideApproval{Approval: r.Approval, Digest: r.Digest}); problem.CodeOf(err) != problem.Conflict {
+		t.Errorf("a change of mind: %v", err)
+	}
+}
+
+// A held call is opened once, however often it is heard; one that makes no sense holds up nobody.
+func TestHeldCalls(t *testing.T) {
+	h := start(t, time.Hour)
+	other := h.Say(schemas.Agentloop, eventlog.Draft{Key: "run_1", Event: call.Requested{Call: "call_other", Run: "run_1"}})
+	if _, err := h.Boot.JS.Publish(t.Context(), "ew.v1.tnt_a.call.run_1.requested", []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	for name, requested := range map[string]uint64{"another call's request": other, "a request that cannot be read": other + 1, "a request that is not there": 1 << 40, "none": 0} {
+		h.Say(schemas.Toolbroker, eventlog.Draft{Key: "run_1", Event: call.Held{Call: id.Derive[id.Call](name), Run: "run_1", Digest: "d", Requested: requested}})
+	}
+	h.Say(schemas.Toolbroker, eventlog.Draft{Tenant: "tnt_b", Key: "run_1", Event: call.Held{Call: "call_other", Run: "run_1", Digest: "d", Requested: other}}) // another tenant's request
+	r := h.hold("call_1", `{}`)
+	h.Say(schemas.Toolbroker, eventlog.Draft{Key: "run_1", Event: call.Held{Call: "call_1", Run: "run_1", Digest: r.Digest, Requested: r.Requested}})
+	h.hold("call_2", `{}`)
+	if n := len(h.Events(schemas.Activity, "approval.requested")); n != 2 {
+		t.Errorf("%d approvals are open", n)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	h := start(t, time.Second)
+	r := h.hold("call_1", `{}`)
+	got, at := servicekit.Await[approval.Expired](h.Kit, 1, nil)
+	if got.Approval != r.Approval || got.Digest != r.Digest || got.Requested != r.Requested || at.Envelope.Time.Before(r.ExpiresAt) {
+		t.Errorf("%+v at %s", got, at.Envelope.Time)
+	}
+	if _, err := h.ask("approval_decide", servicekit.Owner(), ask.DecideApproval{Approval: r.Approval, Digest: r.Digest, Approve: true}); problem.CodeOf(err) != problem.Expired {
+		t.Errorf("decided too late: %v", err)
+	}
+	time.Sleep(1200 * time.Millisecond) // one more sweep
+	if n := len(h.Events(schemas.Activity, "approval.expired")); n != 1 {
+		t.Errorf("it is said %d times", n)
+	}
+}
+
+// However large what waits is, members are shown some of it.
+func TestListFits(t *testing.T) {
+	h := start(t, time.Hour)
+	for i := range 6 {
+		h.hold(id.Call(fmt.Sprint("call_", i)), `{"a":"`+strings.Repeat("x", 240<<10)+`"}`)
+	}
+	raw, err := h.ask("approval_list", servicekit.Owner(), ask.ListApprovals{Open: true})
+	var list ask.Approvals
+	if err == nil {
+		err = json.Unmarshal(raw, &list)
+	}
+	if err != nil || len(list.Approvals) == 0 || list.Approvals[0].Call != "call_5" || len(list.Approvals[0].Body.Args) < 240<<10 {
+		t.Errorf("%d approvals, %v", len(list.Approvals), err)
+	}
+}
+
+func (h *house) granted(t *testing.T) grant.Created {
+	t.Helper()
+	g := grant.Created{Grant: "grt_1", Agent: "agt_a", Approval: grant.Always, Selector: grant.Selector{Tool: "github.*", Repos: []string{"acme/shop"}}}
+	if _, err := h.ask("grant_create", servicekit.Owner(), ask.CreateGrant{Grant: g}); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestGrants(t *testing.T) {
+	h := start(t, time.Hour)
+	g := h.granted(t)
+	for _, role := range []member.Role{member.Approver, member.Auditor, ""} {
+		if _, err := h.ask("grant_create", servicekit.Caller("mem_x", role), ask.CreateGrant{Grant: g}); problem.CodeOf(err) != problem.Denied {
+			t.Errorf("role %q grants: %v", role, err)
+		}
+		if _, err := h.ask("grant_revoke", servicekit.Caller("mem_x", role), ask.RevokeGrant{Grant: "grt_1"}); problem.CodeOf(err) != problem.Denied {
+			t.Errorf("role %q revokes: %v", role, err)
+		}
+	}
+	for name, change := range map[string]func(*grant.Created){
+		"no id":                  func(g *grant.Created) { g.Grant = "" },
+		"no agent":               func(g *grant.Created) { g.Agent = "mem_x" },
+		"a tool of no name":      func(g *grant.Created) { g.Selector.Tool = "github" },
+		"everything":             func(g *grant.Created) { g.Selector.Tool = "*" },
+		"a tool with a newline":  func(g *grant.Created) { g.Selector.Tool = "github.x\n" },
+		"a rule that is none":    func(g *grant.Created) { g.Approval = "sometimes" },
+		"no rule":                func(g *grant.Created) { g.Approval = "" },
+		"over already":           func(g *grant.Created) { g.ExpiresAt = time.Now().Add(-time.Second) },
+		"a repository's path":    func(g *grant.Created) { g.Selector.Repos = []string{"acme/../evil"} },
+		"a repository's owner":   func(g *grant.Created) { g.Selector.Repos = []string{"acme"} },
+		"a repository's newline": func(g *grant.Created) { g.Selector.Repos = []string{"acme/shop\nevil/x"} },
+	} {
+		x := g
+		change(&x)
+		if _, err := h.ask("grant_create", servicekit.Owner(), ask.CreateGrant{Grant: x}); problem.CodeOf(err) != problem.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := len(h.Events(schemas.Control, "grant.created", "grant.revoked")); n != 1 {
+		t.Errorf("%d events of grants", n)
+	}
+	if _, err := h.ask("grant_revoke", servicekit.Owner(), ask.RevokeGrant{Grant: "grt_none"}); problem.CodeOf(err) != problem.NotFound {
+		t.Errorf("a grant that is not there: %v", err)
+	}
+	if _, err := h.ask("grant_revoke", rpc.Caller{Tenant: "tnt_b", Actor: "mem_x", Role: "owner"}, ask.RevokeGrant{Grant: "grt_1"}); problem.CodeOf(err) != problem.NotFound {
+		t.Errorf("another tenant revokes: %v", err)
+	}
+}
+
+// A revocation is done when the broker knows; before, it is pending, also to whoever asks again.
+func TestRevokeWaitsForTheBroker(t *testing.T) {
+	h := start(t, time.Hour)
+	h.granted(t)
+	revoke := func() (ask.Sequence, error) {
+		raw, err := h.ask("grant_revoke", servicekit.Owner(), ask.RevokeGrant{Grant: "grt_1", Reason: "r"})
+		var s ask.Sequence
+		if err == nil {
+			err = json.Unmarshal(raw, &s)
+		}
+		return s, err
+	}
+	for range 2 { // nobody is there
+		if _, err := revoke(); problem.CodeOf(err) != problem.Pending {
+			t.Errorf("without a broker: %v", err)
+		}
+	}
+	revoked, at := servicekit.Await[grant.Revoked](h.Kit, 1, nil)
+	if revoked.Agent != "agt_a" || revoked.Reason != "r" || at.Envelope.Actor != "mem_owner" {
+		t.Errorf("%+v by %s", revoked, at.Envelope.Actor)
+	}
+	var asked atomic.Uint64
+	silent := make(chan struct{})
+	stop := servicekit.Answer(h.Kit, schemas.Toolbroker, "barrier", func(ctx context.Context, _ rpc.Caller, q ask.Sequence) (ask.Sequence, error) {
+		asked.Store(q.Seq)
+		select {
+		case <-silent:
+		case <-ctx.Done():
+		}
+		return q, nil
+	})
+	began := time.Now()
+	if _, err := revoke(); problem.CodeOf(err) != problem.Pending || time.Since(began) > 9*time.Second {
+		t.Errorf("a broker that does not answer: %v after %s", err, time.Since(began))
+	}
+	close(silent)
+	if s, err := revoke(); err != nil || s.Seq != at.Seq || asked.Load() != at.Seq {
+		t.Errorf("a broker that knows: %+v, %v; it was asked for %d, want %d", s, err, asked.Load(), at.Seq)
+	}
+	stop()
+	if n := len(h.Events(schemas.Control, "grant.revoked")); n != 1 {
+		t.Errorf("it is revoked %d times", n)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for _, life := range []time.Duration{0, -time.Hour, time.Millisecond, 15 * 24 * time.Hour} {
+		if _, err := approvals.New(approvals.Config{ApprovalLife: life}, boot.Deps{}); problem.CodeOf(err) != problem.Invalid {
+			t.Errorf("%s: %v", life, err)
+		}
+	}
+}
