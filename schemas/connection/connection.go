@@ -25,6 +25,7 @@ type Defined struct {
 	Type       Type          `json:"type"`
 	URL        string        `json:"url"`
 	Private    []string      `json:"private,omitempty"` // address:port pairs that may be reached although not public
+	Hosts      []string      `json:"hosts,omitempty"`   // where the provider keeps files, such as logs: read without the credential
 	Trusted    bool          `json:"trusted,omitempty"` // its results do not taint a run
 	Credential string        `json:"credential,omitempty"`
 	Removed    bool          `json:"removed,omitempty"`

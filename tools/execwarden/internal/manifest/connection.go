@@ -13,6 +13,7 @@ type connectionFields struct {
 	Type       connection.Type `yaml:"type"`
 	URL        string          `yaml:"url"`
 	Private    []string        `yaml:"private"`
+	Hosts      []string        `yaml:"hosts"`
 	Trusted    bool            `yaml:"trusted"`
 	Credential *secretRef      `yaml:"credential"`
 }
@@ -22,7 +23,7 @@ func buildConnection(d *document) (r Resource) {
 	if !ok {
 		return r
 	}
-	def := connection.Defined{Connection: named[id.Connection](d), Type: f.Type, URL: f.URL, Private: f.Private, Trusted: f.Trusted}
+	def := connection.Defined{Connection: named[id.Connection](d), Type: f.Type, URL: f.URL, Private: f.Private, Hosts: f.Hosts, Trusted: f.Trusted}
 	if f.Type != connection.GitHub && f.Type != connection.MCP {
 		d.fault("$.type", "type %.40q is not github or mcp", f.Type)
 	}
