@@ -55,8 +55,9 @@ func Main(service schemas.Service, program *Program, cfg any, start func(Deps) (
 }
 
 func run(service schemas.Service, p Program, start func(Deps) (Service, error)) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	stopping, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	ctx := stopping
 	logger, err := NewLogger(os.Stderr, p.LogFormat, p.LogLevel)
 	if err != nil {
 		return err
@@ -109,7 +110,11 @@ func run(service schemas.Service, p Program, start func(Deps) (Service, error)) 
 	group.Go(func() error { return Serve(ctx, ops, OpsHandler(registry, deps.Health), logger) })
 	group.Go(func() error { return svc.Run(ctx) })
 	logger.Info("running", "version", deps.Version, "ops", ops.Addr().String())
-	return group.Wait()
+	err = group.Wait()
+	if stopping.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil // told to end while something was still starting
+	}
+	return err
 }
 
 // LoadRoot reads the deployment's public root key.

@@ -18,6 +18,11 @@ const (
 // Valid says whether r is one of the roles.
 func (r Role) Valid() bool { return r == Owner || r == Admin || r == Approver || r == Auditor }
 
+// AtLeast says whether r may do everything that other may.
+func (r Role) AtLeast(other Role) bool { return ranks[r] >= ranks[other] && ranks[r] > 0 }
+
+var ranks = map[Role]int{Auditor: 1, Approver: 2, Admin: 3, Owner: 4}
+
 // MayConfigure says whether r may change agents, connections, grants and triggers.
 func (r Role) MayConfigure() bool { return r == Owner || r == Admin }
 

@@ -107,8 +107,8 @@ func (s *State) Decide(q ask.DecideApproval, by Decider, now time.Time) (schemas
 		return nil, problem.New(problem.Conflict, "%s has decided: %s", s.Decided.By, word)
 	case q.Digest != r.Digest:
 		return nil, problem.New(problem.Conflict, "the decision is about something else than what waits; look at it again")
-	case r.Approver != "" && by.Role != r.Approver && by.Role != member.Owner:
-		return nil, problem.New(problem.Denied, "the grant wants a member with role %s to decide", r.Approver)
+	case r.Approver != "" && !by.Role.AtLeast(r.Approver):
+		return nil, problem.New(problem.Denied, "the grant wants a member with role %s, or a wider one, to decide", r.Approver)
 	}
 	if q.Approve && slices.Contains(s.Votes, by.Member) {
 		return nil, nil
