@@ -101,7 +101,7 @@ func serviceUser(s schemas.Service) User {
 		u.Subscribe = append(u.Subscribe, "ew.v1.>")
 		say("$JS.API.STREAM.INFO."+string(schemas.Control), "$JS.API.STREAM.INFO."+string(schemas.Activity))
 	}
-	say("ew.blob.v1.>", "$JS.API.DIRECT.GET."+BlobStream+".ew.blob.v1.>")
+	say("ew.blob.v1.>", "$JS.API.DIRECT.GET."+BlobStream+".ew.blob.v1.>", "ew.kept.v1.>", "$JS.API.DIRECT.GET."+KeptStream+".ew.kept.v1.>")
 	say(DeadLetterSubject(string(s), "*"))
 	say("ew.hint.v1.>")
 	if s == schemas.Agentloop || s == schemas.Runtime || s == schemas.Ledger {

@@ -18,6 +18,7 @@ import (
 
 // Stores beside the event streams.
 const (
+	KeptStream     = "EW_KEPT" // bodies of control events, for ever
 	BlobStream     = "EW_BLOBS"
 	DLQStream      = "EW_DLQ"
 	ClaimsBucket   = "claims"
@@ -66,7 +67,10 @@ func Provision(ctx context.Context, boot *Conn, layout Layout) error {
 		}
 	}
 	plain := []jetstream.StreamConfig{
-		{Name: BlobStream, Subjects: []string{"ew.blob.v1.>"}, MaxAge: schemas.Activity.Retention(),
+		{Name: KeptStream, Subjects: []string{"ew.kept.v1.>"},
+			MaxMsgsPerSubject: 1, DiscardNewPerSubject: true, Discard: jetstream.DiscardNew, DenyDelete: true, DenyPurge: true},
+		// Two days longer than the events: a body is at most a day older than an event that cites it.
+		{Name: BlobStream, Subjects: []string{"ew.blob.v1.>"}, MaxAge: schemas.Activity.Retention() + 48*time.Hour,
 			MaxMsgsPerSubject: 1, DiscardNewPerSubject: true, Discard: jetstream.DiscardNew, DenyDelete: true, DenyPurge: true},
 		{Name: DLQStream, Subjects: []string{"ew.dlq.v1.>"}, MaxAge: schemas.Activity.Retention(), Discard: jetstream.DiscardOld},
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,7 +15,6 @@ import (
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas"
-	"github.com/execwarden/execwarden/schemas/id"
 )
 
 // Sizes of what goes to the blob store: bodies of events over maxInline, in chunks.
@@ -35,15 +35,16 @@ func (l *Log) moveBody(ctx context.Context, e *schemas.Envelope) error {
 	if !ok || len(body) > MaxBody {
 		return problem.New(problem.TooLarge, "the data of %s is %d bytes; at most %d in its body can be kept", e.Type, len(e.Data), MaxBody)
 	}
-	name, err := l.putBlob(ctx, e.Tenant, body)
-	if err != nil {
+	sum := sha256.Sum256(body)
+	e.BodyBlob = hex.EncodeToString(sum[:])
+	if err := l.putBlob(ctx, shelfOf(*e), body); err != nil {
 		return err
 	}
 	delete(data, "body")
+	var err error
 	if e.Data, err = json.Marshal(data); err != nil {
 		return fmt.Errorf("data without its body: %w", err)
 	}
-	e.BodyBlob = name
 	return nil
 }
 
@@ -51,7 +52,7 @@ func (l *Log) restoreBody(ctx context.Context, e *schemas.Envelope) error {
 	if e.BodyBlob == "" {
 		return nil
 	}
-	body, err := l.getBlob(ctx, e.Tenant, e.BodyBlob)
+	body, err := l.getBlob(ctx, shelfOf(*e), e.BodyBlob)
 	if err != nil {
 		return err
 	}
@@ -70,20 +71,28 @@ func (l *Log) Restored(ctx context.Context, e schemas.Envelope) (schemas.Envelop
 	return e, err
 }
 
-func blobSubject(tenant id.Tenant, name string, chunk int) string {
-	return fmt.Sprintf("ew.blob.v1.%s.%s.%d", tenant, name, chunk)
+// shelf is where a body stands: as long as its event does.
+type shelf struct {
+	stream string
+	root   string // of the chunks' subjects, ending in a dot
 }
 
-func (l *Log) putBlob(ctx context.Context, tenant id.Tenant, body []byte) (name string, err error) {
-	sum := sha256.Sum256(body)
-	name = hex.EncodeToString(sum[:])
+// shelfOf is the shelf of an event's body. Bodies of activity age out, so equal ones of different days are kept apart:
+// one that was there already would go before the event that cites it.
+func shelfOf(e schemas.Envelope) shelf {
+	if entry, ok := schemas.Find(e.Kind()); ok && entry.Stream != schemas.Activity {
+		return shelf{bus.KeptStream, fmt.Sprintf("ew.kept.v1.%s.%s.", e.Tenant, e.BodyBlob)}
+	}
+	return shelf{bus.BlobStream, fmt.Sprintf("ew.blob.v1.%s.%s.%s.", e.Tenant, e.Time.UTC().Format("20060102"), e.BodyBlob)}
+}
+
+func (l *Log) putBlob(ctx context.Context, at shelf, body []byte) error {
 	// The last chunk goes first: whoever finds chunk 0 finds them all, also when the writer crashed in between.
 	chunks := (len(body) + chunkSize - 1) / chunkSize
 	for i := chunks - 1; i >= 0; i-- {
 		part := body[i*chunkSize : min(len(body), (i+1)*chunkSize)]
-		subject := blobSubject(tenant, name, i)
 		publish, cancel := context.WithTimeout(ctx, appendTimeout)
-		msg := &nats.Msg{Subject: subject, Data: part, Header: nats.Header{"Ew-Chunks": {fmt.Sprint(chunks)}}}
+		msg := &nats.Msg{Subject: at.root + strconv.Itoa(i), Data: part, Header: nats.Header{"Ew-Chunks": {strconv.Itoa(chunks)}}}
 		_, err := l.conn.JS.PublishMsg(publish, msg, jetstream.WithExpectLastSequencePerSubject(0))
 		cancel()
 		var refused *jetstream.APIError
@@ -91,21 +100,21 @@ func (l *Log) putBlob(ctx context.Context, tenant id.Tenant, body []byte) (name 
 			continue // the same bytes are there already
 		}
 		if err != nil {
-			return "", problem.Wrap(err, problem.AuditUnavailable, "a body of %d bytes could not be kept, so nothing was done", len(body))
+			return problem.Wrap(err, problem.AuditUnavailable, "a body of %d bytes could not be kept, so nothing was done", len(body))
 		}
 	}
-	return name, nil
+	return nil
 }
 
-func (l *Log) getBlob(ctx context.Context, tenant id.Tenant, name string) (json.RawMessage, error) {
+func (l *Log) getBlob(ctx context.Context, at shelf, name string) (json.RawMessage, error) {
 	var body []byte
 	for i, chunks := 0, 1; i < chunks; i++ {
-		m, err := l.getOne(ctx, l.getSubject(bus.BlobStream)+"."+blobSubject(tenant, name, i), nil)
+		m, err := l.getOne(ctx, "$JS.API.DIRECT.GET."+at.stream+"."+at.root+strconv.Itoa(i), nil)
 		if err != nil {
 			return nil, problem.Wrap(err, problem.Unavailable, "a body in the blob store cannot be read now")
 		}
 		if i == 0 {
-			if _, err := fmt.Sscan(m.Header.Get("Ew-Chunks"), &chunks); err != nil || chunks < 1 || chunks > MaxBody/chunkSize {
+			if chunks, err = strconv.Atoi(m.Header.Get("Ew-Chunks")); err != nil || chunks < 1 || chunks > MaxBody/chunkSize {
 				return nil, problem.New(problem.Internal, "blob %s has no valid chunk count", name)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/testkit/buskit"
@@ -284,4 +285,43 @@ func count(t *testing.T, log *eventlog.Log, r id.Run) int {
 		n++
 	}
 	return n
+}
+
+// A control event's body outlives the activity's: it does not stand where bodies age out. Equal bodies of activity stand
+// once a day.
+func TestBodiesStandAsLongAsTheirEvents(t *testing.T) {
+	b := buskit.Start(t)
+	log := eventlog.New(b.Conn(t, "gateway"))
+	text := strings.Repeat("y", 300<<10)
+	for range 2 {
+		if _, err := log.Append(t.Context(), eventlog.Draft{Tenant: tenant, Key: "agt_big", Event: agent.Defined{Agent: "agt_big", Body: agent.Body{Instructions: text}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	loop := eventlog.New(b.Conn(t, "agentloop"))
+	for range 2 {
+		r := id.New[id.Run]()
+		d := created(r, "")
+		d.Event = run.Created{Run: r, Body: run.Prompt{Text: text}}
+		if _, err := loop.AppendAfter(t.Context(), d, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for stream, want := range map[string]time.Duration{bus.KeptStream: 0, bus.BlobStream: schemas.Activity.Retention() + 48*time.Hour} {
+		s, err := b.Boot.JS.Stream(t.Context(), stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info := s.CachedInfo(); info.Config.MaxAge != want || info.State.Msgs != 1 {
+			t.Errorf("%s keeps %d chunks for %s, want 1 for %s", stream, info.State.Msgs, info.Config.MaxAge, want)
+		}
+	}
+	for s, err := range loop.Read(t.Context(), schemas.Control, "ew.v1.tnt_a.agent.agt_big.>", 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := eventlog.Decode[agent.Defined](s); err != nil || got.Body.Instructions != text {
+			t.Errorf("the agent's instructions came back otherwise (%v)", err)
+		}
+	}
 }
