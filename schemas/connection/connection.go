@@ -37,7 +37,12 @@ func (Defined) Kind() string { return "connection.defined" }
 // Listed is the full list of a connection's tools, as the provider described them.
 type Listed struct {
 	Connection id.Connection `json:"connection"`
-	Tools      []Tool        `json:"tools"`
+	Body       Tools         `json:"body"` // a body, since some providers have a thousand
+}
+
+// Tools is a list of tools.
+type Tools struct {
+	Tools []Tool `json:"tools"`
 }
 
 // Kind implements schemas.Event.

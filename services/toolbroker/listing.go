@@ -38,7 +38,7 @@ func (s *Service) list(ctx context.Context, tenant id.Tenant, def connection.Def
 		return nil
 	}
 	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: tenant, Key: string(def.Connection), Actor: actor, Causation: cause,
-		Event: connection.Listed{Connection: def.Connection, Tools: tools}})
+		Event: connection.Listed{Connection: def.Connection, Body: connection.Tools{Tools: tools}}})
 	return err
 }
 

@@ -80,7 +80,7 @@ func (s *State) Apply(e eventlog.Stored) error {
 	case connection.Defined:
 		t.connections[ev.Connection] = ev
 	case connection.Listed:
-		t.tools[ev.Connection] = ev.Tools
+		t.tools[ev.Connection] = ev.Body.Tools
 	case grant.Created:
 		t.grants[ev.Grant] = Grant{Created: ev, Seq: e.Seq}
 	case grant.Revoked:

@@ -56,7 +56,7 @@ func TestConnectionKeepsItsToolsWhenItIsDefinedAnew(t *testing.T) {
 	s := New()
 	for _, e := range []eventlog.Stored{
 		at(t, "tnt_a", "con_a", 1, connection.Defined{Connection: "con_a"}),
-		at(t, "tnt_a", "con_a", 2, connection.Listed{Connection: "con_a", Tools: []connection.Tool{{Name: "get"}}}),
+		at(t, "tnt_a", "con_a", 2, connection.Listed{Connection: "con_a", Body: connection.Tools{Tools: []connection.Tool{{Name: "get"}}}}),
 		at(t, "tnt_a", "con_a", 3, connection.Defined{Connection: "con_a", Trusted: true}),
 	} {
 		if err := s.Apply(e); err != nil {

@@ -73,7 +73,7 @@ func (s *State) Apply(e eventlog.Stored) {
 	case connection.Defined:
 		t.connections[ev.Connection] = ev
 	case connection.Listed:
-		t.tools[ev.Connection] = ev.Tools
+		t.tools[ev.Connection] = ev.Body.Tools
 	}
 }
 

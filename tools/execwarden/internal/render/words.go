@@ -61,7 +61,7 @@ func configured(ev schemas.Event) (string, Tone) {
 	case connection.Defined:
 		return removed(fmt.Sprintf("%s, %s at %s", e.Connection, e.Type, e.URL), e.Removed), Plain
 	case connection.Listed:
-		return fmt.Sprintf("%s has %s", e.Connection, count(len(e.Tools), "tool")), Plain
+		return fmt.Sprintf("%s has %s", e.Connection, count(len(e.Body.Tools), "tool")), Plain
 	case grant.Created:
 		return fmt.Sprintf("%s lets %s call %s, approval %s", e.Grant, e.Agent, e.Selector.Tool, e.Approval) + until(e.ExpiresAt), Good
 	case grant.Revoked:
