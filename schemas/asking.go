@@ -16,6 +16,7 @@ var askings = []Asking{
 	{Agentloop, "run_cancel", []Service{Gateway}},
 	{Agentloop, "model_key_set", []Service{Gateway}},
 	{Toolbroker, "connection_define", []Service{Gateway}},
+	{Toolbroker, "package_import", []Service{Gateway}},
 	{Toolbroker, "tools_visible", []Service{Agentloop, Runtime, Gateway}},
 	{Toolbroker, "access_show", []Service{Gateway}},
 	{Toolbroker, "grant_simulate", []Service{Gateway}},

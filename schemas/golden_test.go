@@ -71,6 +71,7 @@ var samples = []struct {
 	{"key_1a2b3c", "", key.Published{Key: "key_1a2b3c", Purpose: "permit", Public: []byte("0123456789abcdef0123456789abcdef"), NotBefore: at, Signature: bytes.Repeat([]byte{7}, 64)}},
 	{"agt_triage", "", triage},
 	{"con_github", "", connection.Defined{Connection: "con_github", Type: connection.GitHub, URL: "https://api.github.com", Private: []string{"10.1.2.5:443"}, Hosts: []string{"*.blob.core.windows.net"}, Trusted: true, Credential: "9f86d081884c", Removed: true}},
+	{"con_petstore", "", connection.Packaged{Connection: "con_petstore", Name: "petstore", Version: "1.0.0", Digest: digestA, Operations: 3, Body: connection.Package{Package: json.RawMessage(`{"name":"petstore"}`)}}},
 	{"con_github", "", connection.Listed{Connection: "con_github", Body: connection.Tools{Tools: []connection.Tool{{Name: "add_issue_comment", Description: "Add a comment.", Schema: json.RawMessage(`{"type":"object"}`), Effect: connection.Probeable, Writes: true, ChangedAt: at}}}}},
 	{"grt_comment", "", grant.Created{Grant: "grt_comment", Agent: "agt_triage", Run: runA, Verdict: grant.Allow, Condition: "size(args.body) < 1000",
 		Selector: grant.Selector{Tool: "github.add_issue_comment", Methods: []string{"create"}, Effects: []connection.Effect{connection.Probeable}, Repos: []string{"acme/shop"}},

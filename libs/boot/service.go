@@ -49,9 +49,9 @@ func (d Deps) Answer(methods ...rpc.Method) (*rpc.Server, error) {
 // Arrived says that the service does its work now. Until then its program is not ready.
 func (d Deps) Arrived() { d.Health.Arrived(string(d.Service)) }
 
-// View makes the service's view of the control stream and a readiness check of it.
-func (d Deps) View(apply func(eventlog.Stored)) *eventlog.View {
-	v := eventlog.NewView(d.Conn, d.Log, d.Service, d.Logger, apply)
+// View makes the service's view of some kinds of control events, of all when none is named, and a readiness check of it.
+func (d Deps) View(apply func(eventlog.Stored), kinds ...string) *eventlog.View {
+	v := eventlog.NewView(d.Conn, d.Log, d.Service, d.Logger, apply, kinds...)
 	d.Health.Check(string(d.Service)+" view", func(context.Context) error { return v.Current() })
 	return v
 }

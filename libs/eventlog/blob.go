@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -15,6 +16,7 @@ import (
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/id"
 )
 
 // Sizes of what goes to the blob store: bodies of events over maxInline, in chunks.
@@ -124,4 +126,29 @@ func (l *Log) getBlob(ctx context.Context, at shelf, name string) (json.RawMessa
 		return nil, problem.New(problem.Internal, "blob %s does not hold the bytes of its name", name)
 	}
 	return body, nil
+}
+
+// PutUpload keeps bytes that a person sent until whoever they are for has read them, and gives their name. It ages out
+// like the bodies of activity.
+func (l *Log) PutUpload(ctx context.Context, tenant id.Tenant, raw []byte) (name string, err error) {
+	if len(raw) == 0 || len(raw) > MaxBody {
+		return "", problem.New(problem.TooLarge, "an upload has 1 to %d bytes", MaxBody)
+	}
+	sum := sha256.Sum256(raw)
+	name = l.now().UTC().Format("20060102") + "." + hex.EncodeToString(sum[:])
+	return name, l.putBlob(ctx, uploadShelf(tenant, name), raw)
+}
+
+// GetUpload reads an upload. Problems: invalid, unavailable.
+func (l *Log) GetUpload(ctx context.Context, tenant id.Tenant, name string) ([]byte, error) {
+	if !uploadName.MatchString(name) {
+		return nil, problem.New(problem.Invalid, "%.100q is not the name of an upload", name)
+	}
+	return l.getBlob(ctx, uploadShelf(tenant, name), name[len("20060102."):])
+}
+
+var uploadName = regexp.MustCompile(`^[0-9]{8}\.[0-9a-f]{64}$`)
+
+func uploadShelf(tenant id.Tenant, name string) shelf {
+	return shelf{bus.BlobStream, fmt.Sprintf("ew.blob.v1.%s.%s.", tenant, name)}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type View struct {
 	log   *Log
 	name  string
 	note  *slog.Logger
+	kinds []string // that are applied; empty: all
 	apply func(Stored)
 	now   func() time.Time
 
@@ -34,9 +36,10 @@ type View struct {
 }
 
 // NewView makes a view over the service's view durable. apply is called for one event at a time, in stream order;
-// the last event per aggregate and kind comes at least once, so apply keeps the highest sequence.
-func NewView(conn *bus.Conn, log *Log, service schemas.Service, note *slog.Logger, apply func(Stored)) *View {
-	return &View{conn: conn, log: log, name: string(service) + "_view", note: note, apply: apply, now: time.Now,
+// the last event per aggregate and kind comes at least once, so apply keeps the highest sequence. Of other kinds than
+// those named, only the place is noted: their bodies may be large.
+func NewView(conn *bus.Conn, log *Log, service schemas.Service, note *slog.Logger, apply func(Stored), kinds ...string) *View {
+	return &View{conn: conn, log: log, name: string(service) + "_view", note: note, kinds: kinds, apply: apply, now: time.Now,
 		changed: make(chan struct{})}
 }
 
@@ -116,6 +119,9 @@ func (v *View) hear(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMet
 	envelope, at, err := schemas.ParseEnvelope(m.Subject(), m.Data())
 	if err != nil {
 		v.note.Error("event cannot be decoded", "subject", m.Subject(), "seq", meta.Sequence.Stream, "err", err)
+		return nil
+	}
+	if len(v.kinds) > 0 && !slices.Contains(v.kinds, at.Kind()) {
 		return nil
 	}
 	if envelope, err = v.log.Restored(ctx, envelope); err != nil {

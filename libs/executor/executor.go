@@ -51,6 +51,11 @@ func (g *Gate) OpenClaims(ctx context.Context) (err error) {
 	return err
 }
 
+// Kinds lists what Apply takes.
+func Kinds() []string {
+	return []string{key.Published{}.Kind(), grant.Created{}.Kind(), grant.Revoked{}.Kind(), agent.Defined{}.Kind(), connection.Defined{}.Kind()}
+}
+
 // Apply takes published keys, and grants with their revocations.
 func (g *Gate) Apply(s eventlog.Stored) error {
 	ev, err := s.Envelope.Decode()

@@ -135,7 +135,7 @@ func TestAccept(t *testing.T) {
 		"a permit of another run":    {func(s *story) { s.claims.Run = "run_2" }, problem.Denied},
 		"a permit of another call":   {func(s *story) { s.claims.Call = "call_other" }, problem.Denied},
 		"a permit of another tool":   {func(s *story) { s.claims.Tool = "x.z" }, problem.Denied},
-		"a permit of another place":  {func(s *story) { s.claims.Requested = 1 }, problem.Denied},
+		"a permit of another place":  {func(s *story) { s.claims.Requested = 1 << 30 }, problem.Denied},
 		"other arguments admitted":   {func(s *story) { s.claims.ArgsDigest = permit.Digest([]byte(`{"a":2}`)) }, problem.Denied},
 		"other arguments requested":  {func(s *story) { s.requested.Body.Args = json.RawMessage(`{"a":2}`) }, problem.Denied},
 		"another grant":              {func(s *story) { s.admitted.Grant = "grt_2" }, problem.Denied},

@@ -27,6 +27,23 @@ type DefineConnection struct {
 	Credential string             `json:"credential,omitempty"`
 }
 
+// ImportPackage makes or changes the API package of a connection of type api. Upload is a zip archive in the blob store,
+// with the manifest as manifest.yaml beside the document's files.
+type ImportPackage struct {
+	Connection id.Connection `json:"connection"`
+	Upload     string        `json:"upload"`
+	Document   string        `json:"document"`
+}
+
+// Imported is what an import came to.
+type Imported struct {
+	Seq        uint64   `json:"seq"`
+	Digest     string   `json:"digest"`
+	Operations int      `json:"operations"`
+	Changes    []string `json:"changes"`            // against the package that was there, a line each; at most 200
+	Warnings   []string `json:"warnings,omitempty"` // what the document lacks, a line each; at most 100
+}
+
 // DefineHook makes or changes a webhook endpoint. Secret replaces the one that is there.
 type DefineHook struct {
 	Hook   id.Hook `json:"hook"`

@@ -16,6 +16,7 @@ type Type string
 const (
 	GitHub Type = "github"
 	MCP    Type = "mcp"
+	API    Type = "api" // an API package: an OpenAPI document and a manifest
 )
 
 // Defined is the full state of a connection. Its credential is sealed elsewhere; Credential is only a fingerprint
@@ -33,6 +34,24 @@ type Defined struct {
 
 // Kind implements schemas.Event.
 func (Defined) Kind() string { return "connection.defined" }
+
+// Packaged is the API package of a connection, imported and compiled. Body holds all that is needed to call it.
+type Packaged struct {
+	Connection id.Connection `json:"connection"`
+	Name       string        `json:"name"`
+	Version    string        `json:"version"`
+	Digest     string        `json:"digest"` // of the document's files and the manifest
+	Operations int           `json:"operations"`
+	Body       Package       `json:"body"`
+}
+
+// Kind implements schemas.Event.
+func (Packaged) Kind() string { return "connection.packaged" }
+
+// Package is a compiled API package, in the broker's own form.
+type Package struct {
+	Package json.RawMessage `json:"package"`
+}
 
 // Listed is the full list of a connection's tools, as the provider described them.
 type Listed struct {

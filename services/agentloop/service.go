@@ -59,7 +59,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, runs: newRuns(deps.Log)}
-	s.view = deps.View(s.agents.Apply)
+	s.view = deps.View(s.agents.Apply, agent.Defined{}.Kind())
 	// A model's answer streams for minutes; the request's context bounds it.
 	s.models = egress.NewOrigins(egress.Rule{Methods: []string{http.MethodPost}, MaxBytes: 64 << 20, Timeout: -1, MaxRedirects: -1})
 	s.metrics = metrics{

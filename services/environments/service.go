@@ -31,7 +31,7 @@ func New(_ Config, deps boot.Deps) (*Service, error) {
 		if err := s.gate.Apply(e); err != nil {
 			s.log.Error("key not trusted", "seq", e.Seq, "err", err)
 		}
-	})
+	}, executor.Kinds()...)
 	s.gate.Follow(s.view)
 	return s, nil
 }

@@ -102,7 +102,7 @@ func (s *Service) serve(ctx context.Context, people *auth.People) error {
 func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, stop func(), err error) {
 	site := edge.NewSite(s.cfg.site(addr), s.cfg.hosts())
 	gate := auth.NewGate(people, members{s.state, s.view}, site.Secure())
-	peers := peers.New(s.deps.Conn, s.view)
+	peers := peers.New(s.deps.Conn, s.deps.Log, s.view)
 	hub := follow.New(peers, gate.Recheck, s.cfg.MaxTails)
 
 	mux := http.NewServeMux()

@@ -55,7 +55,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	}
 	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, hints: newHints(deps.Conn)}
 	s.gate = executor.New(call.Script, deps.Conn, deps.Log, deps.Root)
-	s.view = deps.View(s.apply)
+	s.view = deps.View(s.apply, executor.Kinds()...)
 	s.gate.Follow(s.view)
 	s.scripts = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "execwarden_script_seconds", Help: "Time of scripts, by result.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),

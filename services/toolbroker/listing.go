@@ -21,6 +21,9 @@ const (
 
 // list looks at what a connection offers now, and says so when it is not what was known.
 func (s *Service) list(ctx context.Context, tenant id.Tenant, def connection.Defined, cause id.Event) error {
+	if _, packaged := s.state.Package(tenant, def.Connection); def.Type == connection.API && !packaged {
+		return nil // its package is yet to come, and is listed then
+	}
 	p, err := s.providers.provider(tenant, def)
 	if err != nil {
 		s.log.ErrorContext(ctx, "connection cannot be used", "connection", def.Connection, "err", err)

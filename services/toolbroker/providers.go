@@ -11,6 +11,7 @@ import (
 	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/apipackage"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/github"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/mcp"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
@@ -19,6 +20,7 @@ import (
 // providers keeps the provider of each connection, made as its definition says.
 type providers struct {
 	credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error)
+	packaged   func(id.Tenant, id.Connection) (connection.Packaged, bool)
 	ways       *egress.Origins
 
 	mu      sync.Mutex
@@ -32,15 +34,16 @@ type connectionKey struct {
 }
 
 type opened struct {
-	def connection.Defined
+	def    connection.Defined
+	digest string // of the API package, for a connection that has one
 	upstream.Provider
 }
 
-func newProviders(credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error)) *providers {
+func newProviders(credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error), packaged func(id.Tenant, id.Connection) (connection.Packaged, bool)) *providers {
 	return &providers{
-		credential: credential,
-		ways:       egress.NewOrigins(egress.Rule{Methods: []string{"*"}, MaxBytes: 16 << 20, Timeout: -1, MaxRedirects: -1}),
-		open:       map[connectionKey]opened{},
+		credential: credential, packaged: packaged,
+		ways: egress.NewOrigins(egress.Rule{Methods: []string{"*"}, MaxBytes: 16 << 20, Timeout: -1, MaxRedirects: -1}),
+		open: map[connectionKey]opened{},
 	}
 }
 
@@ -48,10 +51,11 @@ func newProviders(credential func(context.Context, id.Tenant, id.Connection) (va
 // closed, which ends the calls that still run over it.
 func (p *providers) provider(tenant id.Tenant, def connection.Defined) (upstream.Provider, error) {
 	key := connectionKey{tenant, def.Connection}
+	pkg, _ := p.packaged(tenant, def.Connection)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if o, ok := p.open[key]; ok {
-		if reflect.DeepEqual(o.def, def) {
+		if reflect.DeepEqual(o.def, def) && o.digest == pkg.Digest {
 			return o.Provider, nil
 		}
 		delete(p.open, key)
@@ -59,15 +63,15 @@ func (p *providers) provider(tenant id.Tenant, def connection.Defined) (upstream
 		// more, whatever it says.
 		p.closing.Go(func() { _ = o.Close() })
 	}
-	made, err := p.make(tenant, def)
+	made, err := p.make(tenant, def, pkg)
 	if err != nil {
 		return nil, err
 	}
-	p.open[key] = opened{def, made}
+	p.open[key] = opened{def, pkg.Digest, made}
 	return made, nil
 }
 
-func (p *providers) make(tenant id.Tenant, def connection.Defined) (upstream.Provider, error) {
+func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connection.Packaged) (upstream.Provider, error) {
 	way, err := p.ways.To(def.URL, def.Private)
 	if err != nil {
 		return nil, err
@@ -82,6 +86,15 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined) (upstream.Pro
 			client.Transport = bearer{token, way}
 		}
 		return mcp.New(def.URL, client), nil
+	case connection.API:
+		if pkg.Digest == "" {
+			return nil, problem.New(problem.NotFound, "connection %s has no package yet", id.Name(def.Connection))
+		}
+		compiled, err := apipackage.Unmarshal(pkg.Body.Package)
+		if err != nil {
+			return nil, err
+		}
+		return apipackage.New(compiled, token, way)
 	}
 	return nil, problem.New(problem.Invalid, "this broker does not know connections of type %q", def.Type)
 }

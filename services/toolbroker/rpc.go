@@ -22,6 +22,7 @@ func (s *Service) answer() (*rpc.Server, error) {
 	return s.deps.Answer(
 		rpc.On("connection_define", s.defineConnection),
 		rpc.On("tools_visible", s.visibleTools),
+		rpc.On("package_import", s.importPackage),
 		rpc.On("access_show", s.showAccess),
 		rpc.On("grant_simulate", s.simulateGrant),
 		rpc.On("barrier", s.barrier),
@@ -40,8 +41,8 @@ func (s *Service) defineConnection(ctx context.Context, who rpc.Caller, q ask.De
 	if slices.Contains(control.Reserved(), name) {
 		return ask.Sequence{}, problem.New(problem.Invalid, "%s is the name of built-in tools; choose another", name)
 	}
-	if def.Type != connection.GitHub && def.Type != connection.MCP {
-		return ask.Sequence{}, problem.New(problem.Invalid, "connection type %.40q is not github or mcp", def.Type)
+	if def.Type != connection.GitHub && def.Type != connection.MCP && def.Type != connection.API {
+		return ask.Sequence{}, problem.New(problem.Invalid, "connection type %.40q is not github, mcp or api", def.Type)
 	}
 	u, err := url.Parse(def.URL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil {

@@ -79,7 +79,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	s.gate = executor.New(call.Upstream, deps.Conn, deps.Log, deps.Root)
 	s.view = deps.View(s.apply)
 	s.gate.Follow(s.view)
-	s.providers = newProviders(s.credential)
+	s.providers = newProviders(s.credential, s.state.Package)
 	s.metrics = metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "execwarden_call_decisions_total", Help: "Decisions on calls, by verdict."}, []string{"verdict"}),

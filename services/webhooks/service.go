@@ -52,7 +52,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, slots: make(chan struct{}, cfg.Concurrent), ready: make(chan struct{})}
-	s.view = deps.View(s.triggers.Apply)
+	s.view = deps.View(s.triggers.Apply, trigger.Defined{}.Kind())
 	s.count = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "execwarden_webhook_deliveries_total", Help: "Deliveries, by answer."}, []string{"answer"})
 	return s, deps.Metrics.Register(s.count)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"log/slog"
@@ -16,8 +17,12 @@ import (
 	"github.com/execwarden/execwarden/services/gateway/internal/peers"
 )
 
-// maxBody is the largest request body, in bytes.
-const maxBody = 1 << 20
+// The largest request bodies, in bytes: of JSON, and of an archive with an API's description, of which the text may be
+// ten times as large.
+const (
+	maxBody    = 1 << 20
+	maxArchive = 16 << 20
+)
 
 // API answers requests under /v1/.
 type API struct {
@@ -38,40 +43,42 @@ type route struct {
 	pattern string
 	may     func(member.Role) bool
 	serve   handler
+	limit   int64 // of the body; zero is maxBody
 }
 
 func (a *API) routes() []route {
 	return []route{
-		{"GET /v1/whoami", anyRole, answer(a.whoami)},
-		{"POST /v1/logins", anyRole, answer(a.newLogin)},
+		{"GET /v1/whoami", anyRole, answer(a.whoami), 0},
+		{"POST /v1/logins", anyRole, answer(a.newLogin), 0},
 
-		{"GET /v1/agents", anyRole, answer(a.agents)},
-		{"PUT /v1/agents/{name}", member.Role.MayConfigure, answer(a.defineAgent)},
-		{"DELETE /v1/agents/{name}", member.Role.MayConfigure, answer(a.removeAgent)},
-		{"GET /v1/connections", anyRole, answer(a.connections)},
-		{"PUT /v1/connections/{name}", member.Role.MayConfigure, answer(a.defineConnection)},
-		{"GET /v1/grants", anyRole, answer(a.grants)},
-		{"PUT /v1/grants/{name}", member.Role.MayConfigure, answer(a.createGrant)},
-		{"POST /v1/grants/{name}/simulate", anyRole, answer(a.simulateGrant)},
-		{"GET /v1/agents/{name}/access", anyRole, answer(a.agentAccess)},
-		{"POST /v1/grants/{name}/revoke", member.Role.MayConfigure, answer(a.revokeGrant)},
-		{"GET /v1/triggers", anyRole, answer(a.triggers)},
-		{"PUT /v1/triggers/{name}", member.Role.MayConfigure, answer(a.defineTrigger)},
-		{"PUT /v1/hooks/{name}", member.Role.MayConfigure, answer(a.defineHook)},
-		{"GET /v1/environments", anyRole, answer(a.environments)},
-		{"PUT /v1/environments/{name}", member.Role.MayConfigure, answer(a.defineEnvironment)},
+		{"GET /v1/agents", anyRole, answer(a.agents), 0},
+		{"PUT /v1/agents/{name}", member.Role.MayConfigure, answer(a.defineAgent), 0},
+		{"DELETE /v1/agents/{name}", member.Role.MayConfigure, answer(a.removeAgent), 0},
+		{"GET /v1/connections", anyRole, answer(a.connections), 0},
+		{"PUT /v1/connections/{name}", member.Role.MayConfigure, answer(a.defineConnection), 0},
+		{"PUT /v1/connections/{name}/package", member.Role.MayConfigure, answer(a.importPackage), maxArchive},
+		{"GET /v1/grants", anyRole, answer(a.grants), 0},
+		{"PUT /v1/grants/{name}", member.Role.MayConfigure, answer(a.createGrant), 0},
+		{"POST /v1/grants/{name}/simulate", anyRole, answer(a.simulateGrant), 0},
+		{"GET /v1/agents/{name}/access", anyRole, answer(a.agentAccess), 0},
+		{"POST /v1/grants/{name}/revoke", member.Role.MayConfigure, answer(a.revokeGrant), 0},
+		{"GET /v1/triggers", anyRole, answer(a.triggers), 0},
+		{"PUT /v1/triggers/{name}", member.Role.MayConfigure, answer(a.defineTrigger), 0},
+		{"PUT /v1/hooks/{name}", member.Role.MayConfigure, answer(a.defineHook), 0},
+		{"GET /v1/environments", anyRole, answer(a.environments), 0},
+		{"PUT /v1/environments/{name}", member.Role.MayConfigure, answer(a.defineEnvironment), 0},
 
-		{"GET /v1/runs", anyRole, answer(a.runs)},
-		{"POST /v1/runs", member.Role.MayConfigure, answer(a.startRun)},
-		{"GET /v1/runs/{id}/timeline", anyRole, answer(a.timeline)},
-		{"POST /v1/runs/{id}/cancel", member.Role.MayApprove, answer(a.cancelRun)},
-		{"GET /v1/approvals", anyRole, answer(a.approvals)},
-		{"POST /v1/approvals/{id}/decide", member.Role.MayApprove, answer(a.decide)},
+		{"GET /v1/runs", anyRole, answer(a.runs), 0},
+		{"POST /v1/runs", member.Role.MayConfigure, answer(a.startRun), 0},
+		{"GET /v1/runs/{id}/timeline", anyRole, answer(a.timeline), 0},
+		{"POST /v1/runs/{id}/cancel", member.Role.MayApprove, answer(a.cancelRun), 0},
+		{"GET /v1/approvals", anyRole, answer(a.approvals), 0},
+		{"POST /v1/approvals/{id}/decide", member.Role.MayApprove, answer(a.decide), 0},
 
-		{"GET /v1/events", anyRole, answer(a.events)},
-		{"GET /v1/events/tail", anyRole, a.tail},
-		{"POST /v1/ledger/verify", anyRole, answer(a.verify)},
-		{"GET /v1/ledger/position", anyRole, answer(a.position)},
+		{"GET /v1/events", anyRole, answer(a.events), 0},
+		{"GET /v1/events/tail", anyRole, a.tail, 0},
+		{"POST /v1/ledger/verify", anyRole, answer(a.verify), 0},
+		{"GET /v1/ledger/position", anyRole, answer(a.position), 0},
 	}
 }
 
@@ -107,7 +114,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, rt route) {
 	}
 	var body []byte
 	if err == nil {
-		body, err = edge.Body(w, r, maxBody)
+		body, err = edge.Body(w, r, cmp.Or(rt.limit, maxBody))
 	}
 	if err == nil {
 		err = rt.serve(w, r, who, body)

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
@@ -50,4 +51,20 @@ func (a *API) defineConnection(r *http.Request, who auth.Identity, body []byte) 
 		return ask.Sequence{}, err
 	}
 	return a.Peers.DefineConnection(r.Context(), who, ask.DefineConnection{Connection: in.Defined, Credential: in.Credential})
+}
+
+// importPackage takes an archive with an API's description. The name of the document in it is in the query.
+func (a *API) importPackage(r *http.Request, who auth.Identity, body []byte) (ask.Imported, error) {
+	name, err := named[id.Connection](r)
+	if err != nil {
+		return ask.Imported{}, err
+	}
+	if r.Header.Get("Content-Type") != "application/zip" {
+		return ask.Imported{}, problem.New(problem.Invalid, "send a zip archive, with Content-Type: application/zip")
+	}
+	document := r.URL.Query().Get("document")
+	if document == "" || len(document) > 500 {
+		return ask.Imported{}, problem.New(problem.Invalid, "document names the API's description in the archive")
+	}
+	return a.Peers.ImportPackage(r.Context(), who, name, document, body)
 }

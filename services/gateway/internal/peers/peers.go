@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
 )
 
@@ -20,11 +22,14 @@ type Ear interface {
 // Peers are the services that the gateway asks.
 type Peers struct {
 	conn *bus.Conn
+	log  *eventlog.Log // for uploads only
 	ear  Ear
 }
 
 // New makes peers on a connection. ear is the gateway's own view of the control stream.
-func New(conn *bus.Conn, ear Ear) *Peers { return &Peers{conn: conn, ear: ear} }
+func New(conn *bus.Conn, log *eventlog.Log, ear Ear) *Peers {
+	return &Peers{conn: conn, log: log, ear: ear}
+}
 
 // seenWithin is how long the answer to a definition waits until this instance has heard it too.
 const seenWithin = 2 * time.Second
@@ -59,6 +64,24 @@ func (p *Peers) CreateGrant(ctx context.Context, who auth.Identity, q ask.Create
 func (p *Peers) RevokeGrant(ctx context.Context, who auth.Identity, q ask.RevokeGrant) (ask.Sequence, error) {
 	return rpc.Ask[ask.Sequence](ctx, p.conn, schemas.Approvals, "grant_revoke", who.Caller(), q)
 }
+
+// ImportPackage keeps an upload where the broker finds it, and asks the broker to import it.
+func (p *Peers) ImportPackage(ctx context.Context, who auth.Identity, c id.Connection, document string, upload []byte) (ask.Imported, error) {
+	name, err := p.log.PutUpload(ctx, who.Tenant, upload)
+	if err != nil {
+		return ask.Imported{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, importWithin)
+	defer cancel()
+	a, err := rpc.Ask[ask.Imported](ctx, p.conn, schemas.Toolbroker, "package_import", who.Caller(), ask.ImportPackage{Connection: c, Upload: name, Document: document})
+	if err == nil {
+		p.Seen(ctx, a.Seq)
+	}
+	return a, err
+}
+
+// importWithin is how long the broker may take to import an API's description: large ones have thousands of operations.
+const importWithin = 45 * time.Second
 
 // SimulateGrant asks the broker.
 func (p *Peers) SimulateGrant(ctx context.Context, who auth.Identity, q ask.SimulateGrant) (ask.Simulation, error) {

@@ -29,6 +29,7 @@ type tenant struct {
 	grants      map[id.Grant]held
 	connections map[id.Connection]connection.Defined
 	tools       map[id.Connection][]connection.Tool
+	packages    map[id.Connection]connection.Packaged
 	seqs        map[string]uint64 // per aggregate and kind: what is applied
 }
 
@@ -52,12 +53,12 @@ func (s *State) Apply(e eventlog.Stored) {
 	defer s.mu.Unlock()
 	t := s.tenants[e.At.Tenant]
 	if t == nil {
-		t = &tenant{map[id.Agent]agent.Defined{}, map[id.Grant]held{}, map[id.Connection]connection.Defined{}, map[id.Connection][]connection.Tool{}, map[string]uint64{}}
+		t = &tenant{map[id.Agent]agent.Defined{}, map[id.Grant]held{}, map[id.Connection]connection.Defined{}, map[id.Connection][]connection.Tool{}, map[id.Connection]connection.Packaged{}, map[string]uint64{}}
 		s.tenants[e.At.Tenant] = t
 	}
 	applied := e.At.Noun + "/" + e.At.Key
 	if e.At.Noun == "connection" {
-		applied = e.At.Kind() + "/" + e.At.Key // defined and listed are two states, not versions of one
+		applied = e.At.Kind() + "/" + e.At.Key // defined, packaged and listed are states of their own, not versions of one
 	}
 	if t.seqs[applied] >= e.Seq {
 		return
@@ -72,6 +73,8 @@ func (s *State) Apply(e eventlog.Stored) {
 		t.grants[ev.Grant] = held{policy.Grant{Created: grant.Created{Grant: ev.Grant, Agent: ev.Agent}, Seq: e.Seq}, false}
 	case connection.Defined:
 		t.connections[ev.Connection] = ev
+	case connection.Packaged:
+		t.packages[ev.Connection] = ev
 	case connection.Listed:
 		t.tools[ev.Connection] = ev.Body.Tools
 	}
@@ -121,6 +124,17 @@ func (s *State) Connections() (out []Owned) {
 		}
 	}
 	return out
+}
+
+// Package gives the API package of a connection.
+func (s *State) Package(tenant id.Tenant, c id.Connection) (connection.Packaged, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		p, ok := t.packages[c]
+		return p, ok
+	}
+	return connection.Packaged{}, false
 }
 
 // Listed gives the tools that a connection was last seen to have.

@@ -95,7 +95,10 @@ func send[A any](ctx context.Context, c *Client, method, path string, query url.
 // open sends a request and gives an answer that is a success. Its body is the caller's to close.
 func (c *Client) open(ctx context.Context, method, path string, query url.Values, body any, header http.Header) (*http.Response, error) {
 	var content io.Reader
-	if body != nil {
+	kind := "application/json"
+	if archive, ok := body.(zipArchive); ok {
+		content, kind = bytes.NewReader(archive), "application/zip"
+	} else if body != nil {
 		raw, err := json.Marshal(body)
 		if err != nil {
 			return nil, problem.Wrap(err, problem.Internal, "the request cannot be written")
@@ -114,7 +117,7 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 	req.Header.Set("User-Agent", c.agent)
 	req.Header.Set("Authorization", "Bearer "+c.token)
 	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", kind)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

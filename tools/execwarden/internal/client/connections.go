@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/connection"
@@ -32,4 +33,13 @@ func (c *Client) PutConnection(ctx context.Context, def connection.Defined, cred
 		Credential string `json:"credential,omitempty"`
 	}{def, credential})
 	return err
+}
+
+// zipArchive is a request body that is not JSON.
+type zipArchive []byte
+
+// ImportPackage makes or changes the API package of a connection. archive is a zip with manifest.yaml beside the
+// document.
+func (c *Client) ImportPackage(ctx context.Context, name, document string, archive []byte) (ask.Imported, error) {
+	return send[ask.Imported](ctx, c, http.MethodPut, "/v1/connections/"+segment(name)+"/package", url.Values{"document": {document}}, zipArchive(archive))
 }

@@ -12,9 +12,9 @@ import (
 )
 
 func (a *app) connectionsCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:     "connections",
-		Short:   "List connections and their tools",
+		Short:   "List connections and their tools, or import an API package",
 		GroupID: groupConfig,
 		Args:    cobra.NoArgs,
 		Long: exits(`Lists connections: the configured providers of tools. A credential is shown by its fingerprint only; the tools'
@@ -33,6 +33,8 @@ schemas are in -o json.`, nil),
 			return render.List(a.printer(), "connections", list, connectionGrid)
 		},
 	}
+	cmd.AddCommand(a.connectionsImportCommand())
+	return cmd
 }
 
 func connectionGrid(list []client.Connection) *render.Grid {

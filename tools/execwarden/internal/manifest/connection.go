@@ -24,8 +24,8 @@ func buildConnection(d *document) (r Resource) {
 		return r
 	}
 	def := connection.Defined{Connection: named[id.Connection](d), Type: f.Type, URL: f.URL, Private: f.Private, Hosts: f.Hosts, Trusted: f.Trusted}
-	if f.Type != connection.GitHub && f.Type != connection.MCP {
-		d.fault("$.type", "type %.40q is not github or mcp", f.Type)
+	if f.Type != connection.GitHub && f.Type != connection.MCP && f.Type != connection.API {
+		d.fault("$.type", "type %.40q is not github, mcp or api", f.Type)
 	}
 	d.httpURL("$.url", f.URL)
 	d.private("$.private", f.Private)

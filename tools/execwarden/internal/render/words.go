@@ -60,6 +60,8 @@ func configured(ev schemas.Event) (string, Tone) {
 		return removed(fmt.Sprintf("%s, %s", e.Agent, e.Hosting), e.Removed), Plain
 	case connection.Defined:
 		return removed(fmt.Sprintf("%s, %s at %s", e.Connection, e.Type, e.URL), e.Removed), Plain
+	case connection.Packaged:
+		return fmt.Sprintf("%s: package %s %s, %d operations", e.Connection, e.Name, e.Version, e.Operations), Plain
 	case connection.Listed:
 		return fmt.Sprintf("%s has %s", e.Connection, count(len(e.Body.Tools), "tool")), Plain
 	case grant.Created:
