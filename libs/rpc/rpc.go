@@ -107,6 +107,11 @@ func Serve(conn *bus.Conn, service schemas.Service, version string, log *slog.Lo
 			return nil, err
 		}
 	}
+	// Until the server has the subscriptions, a question is answered as if nobody were here.
+	if err := conn.NC.FlushTimeout(5 * time.Second); err != nil {
+		s.Close()
+		return nil, problem.Wrap(err, problem.Unavailable, "the bus did not take %s's endpoints", service)
+	}
 	return s, nil
 }
 
