@@ -66,23 +66,19 @@ func changes(of connection.Type, now, before []connection.Tool, at time.Time) ([
 	return now, changed
 }
 
-// relist looks at every MCP server again every so often, until ctx ends: a server may describe its tools otherwise at
-// any time, and a grant is for what was described when it was made.
+// relist looks at every connection again, at the start and then every so often, until ctx ends: a server may describe
+// its tools otherwise at any time, a grant is for what was described when it was made, and this program's own tools
+// may be others than those of the version before.
 func (s *Service) relist(ctx context.Context) {
+	if s.view.Wait(ctx, 0) != nil {
+		return // ctx ended first
+	}
 	ticker := time.NewTicker(s.cfg.RelistEvery)
 	defer ticker.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
 		var group errgroup.Group
 		group.SetLimit(maxListing)
 		for _, c := range s.state.Connections() {
-			if c.Type != connection.MCP {
-				continue
-			}
 			group.Go(func() error {
 				if err := s.list(ctx, c.Tenant, c.Defined, ""); err != nil && ctx.Err() == nil {
 					s.log.Warn("a connection does not list its tools", "tenant", c.Tenant, "connection", c.Connection, "err", err)
@@ -91,5 +87,10 @@ func (s *Service) relist(ctx context.Context) {
 			})
 		}
 		_ = group.Wait() // no function of it gives an error
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
 	}
 }

@@ -79,7 +79,11 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connectio
 	token := func(ctx context.Context) (vault.Secret, error) { return p.credential(ctx, tenant, def.Connection) }
 	switch def.Type {
 	case connection.GitHub:
-		return github.New(def.URL, token, way)
+		files, err := filesOf(def)
+		if err != nil {
+			return nil, err
+		}
+		return github.New(github.Config{URL: def.URL, Credential: token, Transport: way, Files: files})
 	case connection.MCP:
 		client := &http.Client{Transport: way}
 		if def.Credential != "" {
@@ -97,6 +101,15 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connectio
 		return apipackage.New(compiled, token, way)
 	}
 	return nil, problem.New(problem.Invalid, "this broker does not know connections of type %q", def.Type)
+}
+
+// filesOf is the way out to the hosts that a provider keeps files on, nil when the connection allows none. It only
+// reads, follows no redirect, and nothing adds a credential to it.
+func filesOf(def connection.Defined) (http.RoundTripper, error) {
+	if len(def.Hosts) == 0 {
+		return nil, nil
+	}
+	return egress.New(egress.Rule{Hosts: def.Hosts, AllowPrivate: def.Private, MaxBytes: 65 << 20, Timeout: -1, MaxRedirects: -1})
 }
 
 func (p *providers) close() {

@@ -53,6 +53,9 @@ func (s *Service) defineConnection(ctx context.Context, who rpc.Caller, q ask.De
 			return ask.Sequence{}, problem.New(problem.Invalid, "private %.80q is not an address:port", p)
 		}
 	}
+	if _, err := filesOf(def); err != nil {
+		return ask.Sequence{}, problem.Wrap(err, problem.Invalid, "hosts: %s", problem.DetailOf(err).Message)
+	}
 	old, _ := s.state.Connection(who.Tenant, name)
 	def.Credential = old.Credential
 	if q.Credential != "" {

@@ -26,7 +26,7 @@ import (
 type Config struct {
 	RootSigningKeyFile string        `name:"root_signing_key_file" help:"file with the deployment's private root key (Ed25519 seed, base64), mode 0600; it signs the permit key"`
 	CallTimeout        time.Duration `name:"call_timeout" default:"60s" help:"longest that one call to a provider may take"`
-	RelistEvery        time.Duration `name:"relist_every" default:"5m" help:"how often MCP servers are asked again what tools they have"`
+	RelistEvery        time.Duration `name:"relist_every" default:"5m" help:"how often connections are asked again what tools they have"`
 	PermitLife         time.Duration `name:"permit_life" default:"5m" help:"how long an admission may wait for its executor, at most 15m"`
 }
 

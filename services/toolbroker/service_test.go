@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
 	"github.com/execwarden/execwarden/libs/eventlog"
@@ -344,18 +345,34 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
+// A provider may say more than is kept, which is told, and more than an event holds, which goes beside it.
 func TestLargeResult(t *testing.T) {
 	h := start(t)
-	large := strings.Repeat("x", 1<<20)
-	h.says(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"number":7,"body":%q}`, large) })
-	h.request("call_1", "github.issue_read", readArgs, nil)
+	size := atomic.Int64{}
+	big := mcp.NewServer(&mcp.Implementation{Name: "big", Version: "1"}, nil)
+	big.AddTool(&mcp.Tool{Name: "say", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", int(size.Load()))}}}, nil
+	})
+	server := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return big }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	t.Cleanup(server.Close)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	def := connection.Defined{Connection: "con_big", Type: connection.MCP, URL: server.URL, Private: []string{u.Host}}
+	if err := h.ask("connection_define", servicekit.Owner(), ask.DefineConnection{Connection: def}); err != nil {
+		t.Fatal(err)
+	}
+	_, listed := servicekit.Await(h.Kit, 1, func(l connection.Listed) bool { return l.Connection == def.Connection })
+	h.heard(listed.Seq)
+	h.grant("grt_big", "big.say", grant.Never)
+	size.Store(1 << 20)
+	h.request("call_1", "big.say", `{}`, nil)
 	if got, _ := await[call.Finished](h, "call_1"); !got.ToolError || !strings.Contains(string(got.Body.Result), "over 1 MiB") {
 		t.Errorf("%.200s", got.Body.Result)
 	}
-	h.says(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"number":7,"body":%q}`, large[:900<<10])
-	})
-	h.request("call_2", "github.issue_read", readArgs, nil)
+	size.Store(900 << 10)
+	h.request("call_2", "big.say", `{}`, nil)
 	if got, at := await[call.Finished](h, "call_2"); got.ToolError || len(got.Body.Result) < 900<<10 || at.Envelope.BodyBlob == "" {
 		t.Errorf("%d bytes, blob %q", len(got.Body.Result), at.Envelope.BodyBlob)
 	}

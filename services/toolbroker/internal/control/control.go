@@ -182,10 +182,22 @@ func (t *tenant) tool(full string) *policy.Tool {
 	}
 	for _, tool := range t.tools[con] {
 		if tool.Name == short {
-			return &policy.Tool{Tool: tool, Full: full, Route: call.Upstream, GitHub: def.Type == connection.GitHub}
+			return &policy.Tool{Tool: tool, Full: full, Route: call.Upstream, GitHub: def.Type == connection.GitHub && aboutRepo(tool)}
 		}
 	}
 	return nil
+}
+
+// aboutRepo says whether a tool has the arguments that a grant's repos bound. One whose schema cannot be read counts as
+// having them: then no call of it is in bounds.
+func aboutRepo(t connection.Tool) bool {
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if json.Unmarshal(t.Schema, &schema) != nil {
+		return true
+	}
+	return schema.Properties["owner"] != nil || schema.Properties["repo"] != nil
 }
 
 func (t *tenant) grantsOf(a id.Agent) []policy.Grant {

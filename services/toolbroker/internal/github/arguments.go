@@ -1,106 +1,87 @@
 package github
 
 import (
-	"bytes"
-	"encoding/json"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
+	"fmt"
+	"time"
 
-	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/google/go-github/v62/github"
 )
 
-// maxComment is GitHub's limit on a comment, in characters; ours leaves room for the marker.
-const maxComment = 65_000
+// Limits on text, in characters. GitHub's own limit on a body is 65,536; ours leaves room for the marker.
+const (
+	maxText = 65_000
+	maxFile = 200_000
+)
 
-// arguments are the checked arguments of a call. Their fields are safe to build a path from.
+var fileText = text(maxFile, anyText)
+
+// file is one file to write.
+type file struct{ path, content string }
+
+// arguments are the checked arguments of a call. Their fields are safe to build a path or a query from.
 type arguments struct {
-	Owner  string
-	Repo   string
-	Number int
-	Body   string
-	Method string
-	Page   int
+	given map[string]bool
+
+	Owner, Repo string
+	Method      string
+	Number      int // of an issue or a pull request
+
+	Page, PerPage int
+	After         string // a cursor, where GitHub has no pages
+
+	// What is looked for.
+	Query, Sort, Order, State, Severity string
+	Author, Actor, Event, Status        string
+	Since, Until                        time.Time
+
+	// Places in the repository's history.
+	Ref, SHA, Branch, Base, Head, HeadSHA string
+	Path                                  string
+	Recursive                             bool
+	Detail                                string
+
+	// What is written.
+	Title, Body, Message, Content string
+	StateReason                   string
+	Labels, Assignees, Reviewers  []string
+	Milestone                     int
+	Draft, MaintainerCanModify    bool
+	Files                         []file
+	MergeMethod, CommitTitle      string
+	ReviewEvent, Thread           string
+	Comment                       int64
+	Line, StartLine               int
+	Side, StartSide, SubjectType  string
+	Resource, Workflow            string
+	Run, Job                      int64
+	Inputs                        map[string]string
+	FailedOnly, WithContent       bool
+	TailLines                     int
 }
 
-var (
-	ownerPattern = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})$`)
-	repoPattern  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
-)
+// has says whether an argument was given, for those whose absence says more than their zero.
+func (a arguments) has(name string) bool { return a.given[name] }
 
-// aliases are spellings that models use for the same argument.
-var aliases = map[string]string{"issueNumber": "issue_number", "number": "issue_number", "pullNumber": "issue_number", "per_page": "perPage"}
+// repository is owner/name as the grant was compared with it.
+func (a arguments) repository() string { return a.Owner + "/" + a.Repo }
 
-// parseArguments reads an argument object. Unknown arguments are refused by name, numbers may come as text.
-func parseArguments(raw json.RawMessage, required, optional []string) (arguments, error) {
-	var given map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &given); err != nil {
-		return arguments{}, problem.New(problem.Invalid, "the arguments are not a JSON object")
-	}
-	named := make(map[string]json.RawMessage, len(given))
-	for name, v := range given {
-		if a, ok := aliases[name]; ok {
-			name = a
-		}
-		if !slices.Contains(required, name) && !slices.Contains(optional, name) {
-			return arguments{}, problem.New(problem.Invalid, "there is no argument %.60q; there are %s", name, strings.Join(append(slices.Clone(required), optional...), ", "))
-		}
-		if _, twice := named[name]; twice {
-			return arguments{}, problem.New(problem.Invalid, "argument %s is given twice", name)
-		}
-		named[name] = v
-	}
-	for _, name := range required {
-		if _, ok := named[name]; !ok {
-			return arguments{}, problem.New(problem.Invalid, "argument %s is missing", name)
-		}
-	}
-	var a arguments
-	var err error
-	for name, v := range named {
-		switch name {
-		case "owner":
-			a.Owner, err = text(name, v, 39)
-		case "repo":
-			a.Repo, err = text(name, v, 100)
-		case "body":
-			a.Body, err = text(name, v, maxComment)
-		case "method":
-			a.Method, err = text(name, v, 40)
-		case "issue_number":
-			a.Number, err = number(name, v)
-		case "page":
-			a.Page, err = number(name, v)
-		}
-		if err != nil {
-			return arguments{}, err
-		}
-	}
-	if !ownerPattern.MatchString(a.Owner) {
-		return arguments{}, problem.New(problem.Invalid, "owner %.60q is not a GitHub account name", a.Owner)
-	}
-	if !repoPattern.MatchString(a.Repo) || a.Repo == "." || a.Repo == ".." {
-		return arguments{}, problem.New(problem.Invalid, "repo %.60q is not a repository name", a.Repo)
-	}
-	return a, nil
+// at is the path of something in the repository. The parts of it that come from arguments have to be escaped.
+func (a arguments) at(format string, parts ...any) string {
+	return "repos/" + a.Owner + "/" + a.Repo + fmt.Sprintf(format, parts...)
 }
 
-func text(name string, raw json.RawMessage, limit int) (string, error) {
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return "", problem.New(problem.Invalid, "argument %s has to be text", name)
+func (a arguments) list() github.ListOptions {
+	per := a.PerPage
+	if per == 0 {
+		per = 30
 	}
-	if len([]rune(s)) > limit {
-		return "", problem.New(problem.TooLarge, "argument %s is over %d characters", name, limit)
-	}
-	return s, nil
+	return github.ListOptions{Page: a.Page, PerPage: per}
 }
 
-func number(name string, raw json.RawMessage) (int, error) {
-	n, err := strconv.Atoi(string(bytes.Trim(raw, `"`)))
-	if err != nil || n < 1 {
-		return 0, problem.New(problem.Invalid, "argument %s has to be a number from 1", name)
+// optional is a pointer to v when the argument was given.
+func optional[T any](a arguments, name string, v T) *T {
+	if a.has(name) {
+		return &v
 	}
-	return n, nil
+	return nil
 }

@@ -1,15 +1,18 @@
 // Package github is the GitHub connection, over go-github v62 with that version's known holes closed: arguments are
-// validated before a path is built from them, the final path must lie inside a repository that the grant names, and
-// the credential goes to the connection's own host only.
+// validated before a path is built from them; each request is held against the routes that its tool declares, in the one
+// repository that the call was admitted for; the credential goes to the connection's own host only; and GitHub's limits
+// are honoured in all the shapes in which it states them.
+//
+// A request passes, from the tool outwards: go-github, guarded (may this tool do that), limiter (not now, or one at a
+// time), authorized (with which token), and the way out.
 package github
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/google/go-github/v62/github"
 
@@ -19,49 +22,86 @@ import (
 	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
 )
 
-// Provider is one GitHub connection.
-type Provider struct {
-	client *github.Client
+// Config is what a connection needs.
+type Config struct {
+	// URL of the API, such as https://api.github.com or https://github.example.com/api/v3. Required.
+	URL string
+	// Credential is a token, or an App's id and private key as JSON; it is read anew for each request. Required.
+	Credential func(context.Context) (vault.Secret, error)
+	// Transport is the way out to URL. Required.
+	Transport http.RoundTripper
+	// Files is the way out to the hosts that GitHub keeps logs on, without any credential. Defaults to none.
+	Files http.RoundTripper
+	// WriteEvery is the least time from one writing request to the next. Defaults to 1 s, which GitHub asks for.
+	WriteEvery time.Duration
+	// WriteQueue is how many writing requests may wait. Defaults to 32; more are refused as busy.
+	WriteQueue int
+	// WaitAtMost is how long a request waits for a limit to pass before it is refused. Defaults to 20 s.
+	WaitAtMost time.Duration
 }
 
-// New makes a provider of the API at base, such as https://api.github.com, with a token. transport is the way out.
-func New(base string, token func(context.Context) (vault.Secret, error), transport http.RoundTripper) (*Provider, error) {
-	u, err := url.Parse(base)
-	if err != nil || u.Host == "" || u.User != nil {
+// WithDefaults fills what is zero.
+func (c Config) WithDefaults() Config {
+	if c.WriteEvery == 0 {
+		c.WriteEvery = time.Second
+	}
+	if c.WriteQueue == 0 {
+		c.WriteQueue = 32
+	}
+	if c.WaitAtMost == 0 {
+		c.WaitAtMost = 20 * time.Second
+	}
+	return c
+}
+
+// Provider is one GitHub connection.
+type Provider struct {
+	client      *github.Client
+	credentials *credentials
+	files       http.RoundTripper
+}
+
+// New makes a provider.
+func New(cfg Config) (*Provider, error) {
+	cfg = cfg.WithDefaults()
+	u, err := url.Parse(cfg.URL)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, problem.New(problem.Invalid, "the URL of a GitHub connection is its API's, such as https://api.github.com")
 	}
 	if !strings.HasSuffix(u.Path, "/") {
 		u.Path += "/"
 	}
+	creds := newCredentials(u, cfg.Credential, cfg.Transport)
+	out := &limiter{next: &authorized{credentials: creds, next: cfg.Transport}, most: cfg.WaitAtMost, writes: newQueue(cfg.WriteEvery, cfg.WriteQueue)}
 	client := github.NewClient(&http.Client{
-		Transport:     &guarded{base: u, token: token, next: transport},
+		Transport:     &guarded{base: u, next: out},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	})
 	client.BaseURL = u
-	return &Provider{client: client}, nil
+	return &Provider{client: client, credentials: creds, files: cfg.Files}, nil
 }
 
 // Tools implements upstream.Provider.
 func (p *Provider) Tools(context.Context) ([]connection.Tool, error) {
 	out := make([]connection.Tool, 0, len(tools))
 	for _, t := range tools {
-		out = append(out, t.Tool)
+		out = append(out, connection.Tool{Name: t.name, Description: t.about, Schema: schemaOf(t.required, t.optional), Effect: t.effect, Writes: t.effect != connection.Pure})
 	}
 	return out, nil
 }
 
 // Call implements upstream.Provider.
 func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, error) {
-	t, args, err := parse(c)
+	t, args, err := read(c)
 	if err != nil {
 		return upstream.Result{}, err
 	}
-	ctx, watch := upstream.Watched(ctx)
-	answer, err := t.call(within(ctx, args), p.client, args, c)
+	s := t.scope(args)
+	answer, err := t.call(within(ctx, s), p.session(c), args)
 	if err != nil {
-		return asResult(err, t.Writes && watch.Sent())
+		return failed(err, s.sent.Load())
 	}
-	raw, err := json.Marshal(answer)
+	raw, err := written(answer)
 	if err != nil {
 		return upstream.Result{}, problem.Wrap(err, problem.Internal, "GitHub's answer cannot be written")
 	}
@@ -70,70 +110,51 @@ func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, 
 
 // Probe implements upstream.Provider.
 func (p *Provider) Probe(ctx context.Context, c upstream.Call) (upstream.Result, bool, error) {
-	t, args, err := parse(c)
+	t, args, err := read(c)
 	if err != nil {
-		return upstream.Result{}, false, err
+		return upstream.Result{}, false, nil // nothing was sent for such arguments, and Call says what is wrong with them
 	}
 	if t.probe == nil {
 		return upstream.Result{}, false, problem.New(problem.Internal, "%s cannot be probed", c.Tool)
 	}
-	answer, found, err := t.probe(within(ctx, args), p.client, args, c)
+	answer, found, err := t.probe(within(ctx, t.scope(args)), p.session(c), args)
+	if refusedWith(err, http.StatusNotFound, http.StatusGone) != nil {
+		return upstream.Result{}, false, nil // what the effect would be on is not there: the call is refused too
+	}
 	if err != nil || !found {
 		return upstream.Result{}, false, err
 	}
-	raw, err := json.Marshal(answer)
+	raw, err := written(answer)
 	return upstream.Result{Content: raw}, err == nil, err
 }
 
-// Close implements upstream.Provider.
+// Close implements upstream.Provider. Installation tokens are revoked: they would outlive the connection.
 func (p *Provider) Close() error {
-	p.client.Client().CloseIdleConnections()
+	p.credentials.close()
+	if c, ok := p.files.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
 	return nil
 }
 
-func parse(c upstream.Call) (tool, arguments, error) {
+// session is what a tool works with during one call.
+type session struct {
+	*github.Client
+	provider *Provider
+	effect   string
+}
+
+func (p *Provider) session(c upstream.Call) session { return session{p.client, p, c.Effect} }
+
+func (s session) marker() string { return marker(s.effect) }
+
+// read finds the tool of a call and reads its arguments.
+func read(c upstream.Call) (tool, arguments, error) {
 	for _, t := range tools {
-		if t.Name == c.Tool {
-			args, err := parseArguments(c.Args, t.required, t.optional)
+		if t.name == c.Tool {
+			args, err := parse(c.Args, t.required, t.optional)
 			return t, args, err
 		}
 	}
 	return tool{}, arguments{}, problem.New(problem.NotFound, "the GitHub connection has no tool %s", c.Tool)
-}
-
-// asResult tells what GitHub said apart from what went wrong on the way. What GitHub refused had no effect and is the
-// tool's own error; an answer that never came may have had one when the call writes and was sent.
-func asResult(err error, mayHaveWritten bool) (upstream.Result, error) {
-	var refused *github.ErrorResponse
-	var limited *github.RateLimitError
-	var abuse *github.AbuseRateLimitError
-	switch {
-	case errors.As(err, &limited), errors.As(err, &abuse):
-		return toolError("GitHub's rate limit is used up; try again later")
-	case errors.As(err, &refused) && refused.Response.StatusCode < 500:
-		if limits(refused) {
-			return toolError("GitHub's rate limit is used up; try again later")
-		}
-		return toolError("GitHub answered " + refused.Response.Status + ": " + refused.Message)
-	case problem.CodeOf(err) == problem.Denied, problem.CodeOf(err) == problem.Invalid, problem.CodeOf(err) == problem.NotFound:
-		return upstream.Result{}, err // our own guards, before anything was sent
-	}
-	wrapped := error(problem.Wrap(err, problem.Upstream, "GitHub did not answer the call"))
-	if mayHaveWritten {
-		wrapped = upstream.Ambiguously(wrapped)
-	}
-	return upstream.Result{}, wrapped
-}
-
-// limits says whether GitHub refused for its rate limit, of whose shapes this version of go-github knows only some.
-func limits(r *github.ErrorResponse) bool {
-	return r.Response.StatusCode == http.StatusTooManyRequests ||
-		r.Response.StatusCode == http.StatusForbidden && (r.Response.Header.Get("Retry-After") != "" || strings.Contains(strings.ToLower(r.Message), "rate limit"))
-}
-
-func toolError(text string) (upstream.Result, error) {
-	raw, err := json.Marshal(struct {
-		Error string `json:"error"`
-	}{text})
-	return upstream.Result{Content: raw, ToolError: true}, err
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -38,18 +39,38 @@ func start(t *testing.T, answer http.HandlerFunc) *hub {
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
 		h.asked = append(h.asked, r.Method+" "+r.RequestURI+" "+r.Header.Get("Authorization"))
+		answer := h.answer
 		h.mu.Unlock()
-		h.answer(w, r)
+		answer(w, r)
 	}))
 	t.Cleanup(h.Server.Close)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	var err error
-	h.Provider, err = github.New(h.URL, func(context.Context) (vault.Secret, error) { return vault.NewSecret(canary), nil }, transport)
+	h.Provider = provider(t, github.Config{URL: h.URL, Transport: transport})
+	return h
+}
+
+// provider makes a provider that does not pause between writes.
+func provider(t *testing.T, cfg github.Config) *github.Provider {
+	t.Helper()
+	if cfg.Credential == nil {
+		cfg.Credential = func(context.Context) (vault.Secret, error) { return vault.NewSecret(canary), nil }
+	}
+	if cfg.WriteEvery == 0 {
+		cfg.WriteEvery = time.Nanosecond
+	}
+	p, err := github.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return p
+}
+
+// says changes the answer while the hub is being asked.
+func (h *hub) says(answer http.HandlerFunc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answer = answer
 }
 
 func (h *hub) requests() []string {
@@ -206,11 +227,14 @@ func TestRateLimits(t *testing.T) {
 		},
 	} {
 		h := start(t, answer)
-		for range 2 { // the second one the library refuses by itself
+		for range 2 { // the second one is not sent
 			got, err := h.do(t, "add_issue_comment", comment)
-			if err != nil || !got.ToolError || !strings.Contains(string(got.Content), "rate limit is used up") {
+			if err != nil || !got.ToolError || !strings.Contains(string(got.Content), "rate limit") || !strings.Contains(string(got.Content), `"retry_after_seconds":`) {
 				t.Errorf("%s: %s, %v", name, got.Content, err)
 			}
+		}
+		if n := len(h.requests()); n != 1 {
+			t.Errorf("%s: GitHub was asked %d times", name, n)
 		}
 	}
 }
@@ -269,12 +293,9 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("nobody there: %v, ambiguous %v", err, upstream.Ambiguous(err))
 	}
 	h = start(t, func(http.ResponseWriter, *http.Request) {})
-	broken, err := github.New(h.URL, func(context.Context) (vault.Secret, error) {
+	broken := provider(t, github.Config{URL: h.URL, Transport: http.DefaultTransport, Credential: func(context.Context) (vault.Secret, error) {
 		return vault.Secret{}, problem.New(problem.Unavailable, "the secret cannot be read now")
-	}, http.DefaultTransport)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}})
 	if _, err := broken.Call(t.Context(), upstream.Call{Tool: "add_issue_comment", Args: json.RawMessage(comment)}); err == nil || upstream.Ambiguous(err) || len(h.requests()) != 0 {
 		t.Errorf("no credential: %v, ambiguous %v", err, upstream.Ambiguous(err))
 	}
@@ -331,8 +352,19 @@ func TestProbe(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	for _, base := range []string{"", "not a url", "/api", "https://user:pass@api.github.com", "https://"} {
-		if _, err := github.New(base, nil, nil); problem.CodeOf(err) != problem.Invalid {
+		if _, err := github.New(github.Config{URL: base}); problem.CodeOf(err) != problem.Invalid {
 			t.Errorf("%q: %v", base, err)
 		}
+	}
+}
+
+// A token of a person's that GitHub takes no more is not tried again: there is no other.
+func TestBadTokenIsTriedOnce(t *testing.T) {
+	h := start(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprint(w, `{"message":"Bad credentials"}`)
+	})
+	if got, err := h.do(t, "add_issue_comment", comment); err != nil || !got.ToolError || len(h.requests()) != 1 {
+		t.Errorf("%s, %v, asked %d times", got.Content, err, len(h.requests()))
 	}
 }
