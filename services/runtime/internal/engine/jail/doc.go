@@ -5,5 +5,5 @@
 // (seccomp). Each layer alone would be enough against what we know; none is trusted to be.
 //
 // It is written for a program built without cgo: with cgo, Landlock has to reach every thread through libpsx, which
-// hangs inside a PID namespace.
+// hangs inside a PID namespace, and new threads begin with clone3, which the filter refuses.
 package jail
