@@ -20,9 +20,11 @@ var hearings = []Hearing{
 	{Toolbroker, "toolbroker_requested", Activity, "ew.v1.*.call.*.requested", false, false},
 	{Toolbroker, "toolbroker_approval", Activity, "ew.v1.*.approval.>", false, false},
 	{Toolbroker, "toolbroker_admitted", Activity, "ew.v1.*.call.*.admitted.upstream", true, false},
+	{Toolbroker, "toolbroker_cancelled", Activity, "ew.v1.*.run.*.cancelled", false, false},
 	{Toolbroker, "toolbroker_connection", Control, "ew.v1.*.connection.*.defined", false, false},
 	{Approvals, "approvals_held", Activity, "ew.v1.*.call.*.held", false, false},
 	{Runtime, "runtime_admitted", Activity, "ew.v1.*.call.*.admitted.script", true, false},
+	{Runtime, "runtime_cancelled", Activity, "ew.v1.*.run.*.cancelled", false, false},
 	{Environments, "environments_admitted", Activity, "ew.v1.*.call.*.admitted.exec", true, false},
 
 	{Webhooks, "webhooks_view", Control, "ew.v1.>", false, true},

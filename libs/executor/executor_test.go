@@ -221,7 +221,7 @@ func TestRevocation(t *testing.T) {
 	}
 	seq = h.Say(schemas.Approvals, eventlog.Draft{Key: "grt_1", Event: grant.Revoked{Grant: "grt_1", Agent: "agt_a"}})
 	<-work.Done()
-	if !executor.Revoked(work) {
+	if executor.Stopped(work) != executor.Revoked {
 		t.Errorf("the work ended because %v", context.Cause(work))
 	}
 	leave()
@@ -241,7 +241,7 @@ func TestRevocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	leave()
-	if work.Err() == nil || executor.Revoked(work) {
+	if work.Err() == nil || executor.Stopped(work) != "" {
 		t.Errorf("after leaving: %v", context.Cause(work))
 	}
 }

@@ -6,17 +6,32 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/id"
 )
 
-// errRevoked is the cause of a call's context when what allowed it is no more: its grant, its agent or its connection.
-var errRevoked = problem.New(problem.Denied, "the grant was revoked")
+// Revoked is the reason of a call that ended because its grant was revoked.
+const Revoked = "the grant was revoked"
 
-// Revoked says whether a context ended because what allowed the call is no more.
-func Revoked(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errRevoked) }
+// The causes of a call's context when what allowed or wanted it is no more.
+var (
+	errRevoked = problem.New(problem.Denied, Revoked)
+	errRemoved = problem.New(problem.Denied, "the agent or the connection was removed")
+	errRunEnds = problem.New(problem.Cancelled, "the run was cancelled")
+)
 
-// Enter notes that this process acts on a call. Its context ends when the grant is revoked. Problems: denied when it
+// Stopped says why a context ended, when that is because what allowed or wanted the call is no more; "" otherwise.
+func Stopped(ctx context.Context) string {
+	for _, why := range []*problem.Error{errRevoked, errRemoved, errRunEnds} {
+		if errors.Is(context.Cause(ctx), why) {
+			return why.Message
+		}
+	}
+	return ""
+}
+
+// Enter notes that this process acts on a call. Its context ends when the grant is revoked or the run cancelled. Problems: denied when it
 // is revoked already, busy when this process acts on the call already.
 func (g *Gate) Enter(ctx context.Context, w *Work) (context.Context, func(), error) {
 	return g.grants.enter(ctx, w)
@@ -42,6 +57,7 @@ type grantState struct {
 
 type flight struct {
 	under      grantKey
+	run        id.Run
 	agent      id.Agent
 	connection id.Connection
 	cancel     context.CancelCauseFunc
@@ -62,24 +78,37 @@ func (g *grants) set(tenant id.Tenant, grant id.Grant, seq uint64, active bool) 
 	if active {
 		return
 	}
-	g.cancel(func(f flight) bool { return f.under == k })
+	g.cancel(errRevoked, func(f flight) bool { return f.under == k })
 }
 
 // removed cancels what is in flight for an agent, or over a connection, that is no more.
 func (g *grants) removed(tenant id.Tenant, a id.Agent, c id.Connection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.cancel(func(f flight) bool {
+	g.cancel(errRemoved, func(f flight) bool {
 		return f.under.tenant == tenant && (a != "" && f.agent == a || c != "" && f.connection == c)
 	})
 }
 
-func (g *grants) cancel(which func(flight) bool) {
+func (g *grants) cancel(why error, which func(flight) bool) {
 	for _, f := range g.flying {
 		if which(f) {
-			f.cancel(errRevoked)
+			f.cancel(why)
 		}
 	}
+}
+
+// OnRunCancelled hears run.cancelled and stops what this process does for that run. A call that is admitted later has
+// its outcome all the same, and no run to use it.
+func (g *Gate) OnRunCancelled(_ context.Context, h bus.Heard) error {
+	g.grants.cancelRun(h.At.Tenant, id.Run(h.At.Key))
+	return nil
+}
+
+func (g *grants) cancelRun(tenant id.Tenant, run id.Run) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cancel(errRunEnds, func(f flight) bool { return f.under.tenant == tenant && f.run == run })
 }
 
 func (g *grants) enter(ctx context.Context, w *Work) (context.Context, func(), error) {
@@ -94,7 +123,7 @@ func (g *grants) enter(ctx context.Context, w *Work) (context.Context, func(), e
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	name, _, _ := strings.Cut(w.Requested.Tool, ".")
-	g.flying[c] = flight{k, w.Requested.Agent, id.Connection("con_" + name), cancel}
+	g.flying[c] = flight{k, w.Admitted.Run, w.Requested.Agent, id.Connection("con_" + name), cancel}
 	return ctx, func() {
 		g.mu.Lock()
 		delete(g.flying, c)

@@ -42,7 +42,7 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	case "":
 		defer leave()
 	case problem.Denied:
-		return s.gate.Settle(ctx, w, s.revoked(w))
+		return s.gate.Settle(ctx, w, s.cancelled(w, executor.Revoked))
 	default:
 		return err
 	}
@@ -119,8 +119,8 @@ func (s *Service) run(ctx context.Context, w *executor.Work, source string, now 
 	result, err := s.pool.Run(ctx, string(w.Tenant), job, host)
 	var failure *sandbox.ScriptError
 	switch {
-	case executor.Revoked(ctx):
-		return s.revoked(w), nil
+	case executor.Stopped(ctx) != "":
+		return s.cancelled(w, executor.Stopped(ctx)), nil
 	case errors.As(err, &failure):
 		s.scripts.WithLabelValues(failure.Code).Observe(time.Since(began).Seconds())
 		return s.finished(w, host, true, errorResult{Error: failing{failure.Code, failure.Message, failure.Line, failure.Col}, Logs: result.Logs})
@@ -163,8 +163,8 @@ func (s *Service) finished(w *executor.Work, host *host, toolError bool, result 
 		Taint: host.taints(), Body: call.Result{Result: raw}}, nil
 }
 
-func (s *Service) revoked(w *executor.Work) schemas.Event {
-	return call.Cancelled{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Reason: "the grant was revoked"}
+func (s *Service) cancelled(w *executor.Work, why string) schemas.Event {
+	return call.Cancelled{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Reason: why}
 }
 
 // seed makes a script's random source follow from its call, so that it is the same however often the script is run.

@@ -87,6 +87,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		return err
 	}
 	router.Hear("runtime_admitted", s.onAdmitted)
+	router.Hear("runtime_cancelled", s.gate.OnRunCancelled)
 	s.deps.Arrived()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.view.Run(ctx) })

@@ -29,6 +29,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/key"
+	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/script"
 	"github.com/execwarden/execwarden/services/runtime"
 	"github.com/execwarden/execwarden/services/runtime/workerkit"
@@ -237,6 +238,17 @@ func TestStoppedInTheMiddle(t *testing.T) {
 	}
 	if n := len(h.Events(schemas.Activity, "call.finished")); n != 3 {
 		t.Errorf("%d outcomes", n)
+	}
+}
+
+// Cancelling the run ends its script, though it waits for a call.
+func TestRunCancelled(t *testing.T) {
+	h := start(t, false)
+	h.admit("call_js", source(`return await tools.tickets.find({q: 1});`))
+	h.nested(1)
+	h.Say(schemas.Agentloop, eventlog.Draft{Key: string(run1), Event: run.Cancelled{Run: run1, Reason: "r"}})
+	if got, _ := servicekit.Await[call.Cancelled](h.Kit, 1, nil); got.Call != "call_js" || got.Reason != "the run was cancelled" {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -122,6 +122,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	router.Hear("toolbroker_requested", s.onRequested)
 	router.Hear("toolbroker_approval", s.onApproval)
 	router.Hear("toolbroker_admitted", s.onAdmitted)
+	router.Hear("toolbroker_cancelled", s.gate.OnRunCancelled)
 	router.Hear("toolbroker_connection", s.onConnection)
 	defer s.providers.close()
 

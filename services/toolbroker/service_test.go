@@ -35,6 +35,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/services/toolbroker"
 )
 
@@ -405,6 +406,32 @@ func TestRevoked(t *testing.T) {
 	if len(arrived) != 0 {
 		t.Error("GitHub was asked after the revocation")
 	}
+}
+
+// Cancelling a run ends its calls in flight, and no other run's.
+func TestRunCancelled(t *testing.T) {
+	h := start(t)
+	arrived, answer := make(chan struct{}, 4), make(chan struct{})
+	h.says(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // a server sees its client go only after the body
+		arrived <- struct{}{}
+		select {
+		case <-r.Context().Done():
+		case <-answer:
+			_, _ = w.Write([]byte(`{"number": 1}`))
+		}
+	})
+	h.request("call_read", "github.issue_read", readArgs, nil)
+	h.Say(schemas.Agentloop, eventlog.Draft{Key: "run_2", Event: call.Requested{Call: "call_other", Run: "run_2", Agent: "agt_a", Tool: "github.issue_read",
+		ArgsDigest: digestOf(t, readArgs), Effect: "call_other", NotAfter: time.Now().Add(time.Minute), Body: call.Args{Args: json.RawMessage(readArgs)}}})
+	<-arrived
+	<-arrived
+	h.Say(schemas.Agentloop, eventlog.Draft{Key: string(run1), Event: run.Cancelled{Run: run1, Reason: "r"}})
+	if got, _ := await[call.Cancelled](h, "call_read"); got.Reason != "the run was cancelled" {
+		t.Errorf("%+v", got)
+	}
+	close(answer)
+	await[call.Finished](h, "call_other")
 }
 
 func digestOf(t *testing.T, args string) string {

@@ -94,7 +94,7 @@ func (s *Service) endRevoked(ctx context.Context, w *executor.Work) error {
 		return err
 	}
 	if !begun {
-		return s.gate.Settle(ctx, w, s.revoked(w))
+		return s.gate.Settle(ctx, w, s.cancelled(w, executor.Revoked))
 	}
 	if _, err := s.gate.Claim(ctx, w); err != nil {
 		return err // its owner still lives, and says itself how it ended
@@ -109,14 +109,14 @@ func (s *Service) attempt(ctx context.Context, p upstream.Provider, c upstream.C
 	call, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer cancel()
 	result, err := p.Call(call, c)
-	if err != nil && ctx.Err() != nil && !executor.Revoked(ctx) {
+	if err != nil && ctx.Err() != nil && executor.Stopped(ctx) == "" {
 		return ending{}, problem.Wrap(err, problem.Unavailable, "the call was cut off")
 	}
 	end := ending{outcome: s.outcome(ctx, result, err, w, def)}
-	if err == nil && executor.Revoked(ctx) {
-		end = ending{outcome: s.revoked(w), late: &result}
+	if why := executor.Stopped(ctx); err == nil && why != "" {
+		end = ending{outcome: s.cancelled(w, why), late: &result}
 		if s.writes(w) {
-			end.outcome = s.unknown(w, "the grant was revoked while the provider worked on the call; what it answered is recorded as late")
+			end.outcome = s.unknown(w, why+" while the provider worked on the call; what it answered is recorded as late")
 		}
 	}
 	s.metrics.upstream.WithLabelValues(string(def.Type), end.outcome.Kind()).Observe(s.now().Sub(began).Seconds())
@@ -154,8 +154,8 @@ func (s *Service) outcome(ctx context.Context, result upstream.Result, err error
 	case upstream.Ambiguous(err) && s.writes(w):
 		s.log.Warn("outcome unknown", "call", w.Admitted.Call, "tool", w.Admitted.Tool, "err", err)
 		return s.unknown(w, "the provider's answer never came: "+problem.DetailOf(err).Message)
-	case executor.Revoked(ctx):
-		return s.revoked(w)
+	case executor.Stopped(ctx) != "":
+		return s.cancelled(w, executor.Stopped(ctx))
 	}
 	s.log.Warn("call failed", "call", w.Admitted.Call, "tool", w.Admitted.Tool, "err", err)
 	d := problem.DetailOf(err)
@@ -179,6 +179,6 @@ func (s *Service) unknown(w *executor.Work, why string) schemas.Event {
 	return call.Unknown{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Message: why}
 }
 
-func (s *Service) revoked(w *executor.Work) schemas.Event {
-	return call.Cancelled{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Reason: "the grant was revoked"}
+func (s *Service) cancelled(w *executor.Work, why string) schemas.Event {
+	return call.Cancelled{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Reason: why}
 }
