@@ -67,7 +67,8 @@ func (l *Log) restoreBody(ctx context.Context, e *schemas.Envelope) error {
 	return err
 }
 
-// Restored puts the body of an event back that was heard without it.
+// Restored puts the body of an event back that was heard without it. A body that is not what the event cites is
+// bus.Undecodable; one that cannot be read now is unavailable.
 func (l *Log) Restored(ctx context.Context, e schemas.Envelope) (schemas.Envelope, error) {
 	err := l.restoreBody(ctx, &e)
 	return e, err
@@ -117,15 +118,20 @@ func (l *Log) getBlob(ctx context.Context, at shelf, name string) (json.RawMessa
 		}
 		if i == 0 {
 			if chunks, err = strconv.Atoi(m.Header.Get("Ew-Chunks")); err != nil || chunks < 1 || chunks > MaxBody/chunkSize {
-				return nil, problem.New(problem.Internal, "blob %s has no valid chunk count", name)
+				return nil, damaged(name, "has no valid chunk count")
 			}
 		}
 		body = append(body, m.Data...)
 	}
 	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != name {
-		return nil, problem.New(problem.Internal, "blob %s does not hold the bytes of its name", name)
+		return nil, damaged(name, "does not hold the bytes of its name")
 	}
 	return body, nil
+}
+
+// damaged is a fault that no later try mends: the chunks of a blob are written once.
+func damaged(name, how string) error {
+	return bus.Undecodable(problem.New(problem.Internal, "blob %s %s", name, how))
 }
 
 // PutUpload keeps bytes that a person sent until whoever they are for has read them, and gives their name. It ages out

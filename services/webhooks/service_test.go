@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
 	"github.com/execwarden/execwarden/libs/boot"
@@ -271,6 +272,35 @@ func TestLargePayloadIsKeptWhole(t *testing.T) {
 	if len(at.Raw) > schemas.MaxEnvelope || at.Envelope.BodyBlob == "" {
 		t.Errorf("the event is %d bytes with blob %q", len(at.Raw), at.Envelope.BodyBlob)
 	}
+}
+
+// A payload whose chunks in the blob store are not the ones that were sent is put aside, not tried for ever.
+func TestDamagedPayloadIsPutAside(t *testing.T) {
+	d := start(t, 4)
+	payload := `{"action":"opened","padding":"` + strings.Repeat("d", 256<<10) + `"}`
+	body, err := json.Marshal(hook.Payload{Payload: []byte(payload)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().UTC()
+	for _, day := range []time.Time{now, now.AddDate(0, 0, 1)} { // the first to write a chunk is the only one
+		chunk := &nats.Msg{Subject: fmt.Sprintf("ew.blob.v1.%s.%s.%x.0", servicekit.Tenant, day.Format("20060102"), sha256.Sum256(body)),
+			Data: []byte("other bytes"), Header: nats.Header{"Ew-Chunks": {"1"}}}
+		if _, err := d.Boot.JS.PublishMsg(t.Context(), chunk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, document := d.send(d.delivery("hook_github", payload)); got != 202 {
+		t.Fatalf("%d %s", got, document)
+	}
+	dlq, err := d.Boot.JS.Stream(t.Context(), "EW_DLQ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	buskit.Eventually(t, "the delivery is put aside", func() bool {
+		info, err := dlq.Info(t.Context())
+		return err == nil && info.State.Msgs == 1
+	})
 }
 
 // runs plays the agent loop.
