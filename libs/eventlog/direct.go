@@ -37,8 +37,6 @@ func (l *Log) getSubject(stream schemas.Stream) string { return "$JS.API.DIRECT.
 // error, never the end: whoever took it for the end would act on half of what is stored. The inbox is as large as
 // the answer, where nats.go's own for many answers takes half a megabyte each time.
 func (l *Log) batch(ctx context.Context, stream schemas.Stream, get directGet, each func(*jetstream.RawStreamMsg) bool) (more uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
-	defer cancel()
 	body, err := json.Marshal(get)
 	if err != nil {
 		return 0, err
@@ -52,10 +50,14 @@ func (l *Log) batch(ctx context.Context, stream schemas.Stream, get directGet, e
 	if err := l.conn.NC.PublishRequest(l.getSubject(stream), inbox, body); err != nil {
 		return 0, err
 	}
+	silence := time.NewTimer(searchTimeout)
+	defer silence.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
+		case <-silence.C:
+			return 0, context.DeadlineExceeded
 		case answer := <-answers:
 			if answer.Header.Get("Status") == statusEnd {
 				return strconv.ParseUint(answer.Header.Get("Nats-Num-Pending"), 10, 64)
@@ -67,6 +69,7 @@ func (l *Log) batch(ctx context.Context, stream schemas.Stream, get directGet, e
 			if err != nil || !each(m) {
 				return 0, err
 			}
+			silence.Reset(searchTimeout) // each takes its own time
 		}
 	}
 }

@@ -161,6 +161,30 @@ func TestLargeBodiesGoToTheBlobStore(t *testing.T) {
 	}
 }
 
+// Whoever reads may take longer over an event than the stream may take to answer.
+func TestSlowReader(t *testing.T) {
+	b := buskit.Start(t)
+	log := eventlog.New(b.Conn(t, "agentloop"))
+	const events = 20
+	for range events {
+		if _, err := log.AppendAfter(t.Context(), created(id.New[id.Run](), ""), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	for _, err := range log.Read(t.Context(), schemas.Activity, "ew.v1.*.run.*.created", 1) {
+		if err != nil {
+			t.Fatalf("after %d events: %v", n, err)
+		}
+		if n++; n == 1 {
+			time.Sleep(2500 * time.Millisecond)
+		}
+	}
+	if n != events {
+		t.Errorf("%d events of %d", n, events)
+	}
+}
+
 func TestReadSkipsWhatCannotBeDecoded(t *testing.T) {
 	b := buskit.Start(t)
 	log := eventlog.New(b.Conn(t, "agentloop"))
