@@ -12,8 +12,8 @@ func (a *app) runsCancelCommand() *cobra.Command {
 		Use:   "cancel RUN",
 		Short: "Stop a run",
 		Args:  cobra.ExactArgs(1),
-		Long: exits(`Asks a run to stop. It returns when that is recorded; calls that are in flight are told to stop, and the run ends as
-cancelled once their outcomes are known.`, map[int]string{1: "the run has ended already; or the API cannot be reached", 4: "there is no such run"}),
+		Long: exits(`Asks a run to stop. It returns when that is recorded, and the run ends as cancelled. Calls and scripts in flight are told
+to stop; how each of them ended follows in its timeline: cancelled, or unknown where a write may have happened.`, map[int]string{1: "the run has ended already; or the API cannot be reached", 4: "there is no such run"}),
 		Example: "  execwarden runs cancel run_0197f0c2... --reason 'wrong repository'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			which, err := runID(args[0])
