@@ -218,12 +218,6 @@ type Event struct {
 	StoredAt time.Time `json:"stored_at"`
 }
 
-// Cursor is a place in the streams: the last sequence that was seen of each.
-type Cursor struct {
-	Control  uint64 `json:"control"`
-	Activity uint64 `json:"activity"`
-}
-
 // Events asks for recorded events after a cursor. Run, Kind (a glob with '*') and Actor narrow it.
 type Events struct {
 	After Cursor `json:"after"`

@@ -88,7 +88,7 @@ func after(q url.Values) (ask.Cursor, error) {
 }
 
 func shownPage(page ask.EventPage) eventPage {
-	out := eventPage{Events: make([]event, 0, len(page.Events)), Next: follow.Text(page.Next), More: page.More}
+	out := eventPage{Events: make([]event, 0, len(page.Events)), Next: page.Next.String(), More: page.More}
 	for _, e := range page.Events {
 		out.Events = append(out.Events, shown(e))
 	}

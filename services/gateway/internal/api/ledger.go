@@ -5,7 +5,6 @@ import (
 
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
-	"github.com/execwarden/execwarden/services/gateway/internal/follow"
 )
 
 func (a *API) verify(r *http.Request, who auth.Identity, body []byte) (ask.Verified, error) {
@@ -22,5 +21,5 @@ type position struct {
 
 func (a *API) position(r *http.Request, who auth.Identity, _ []byte) (position, error) {
 	c, err := a.Peers.Position(r.Context(), who)
-	return position{c, follow.Text(c)}, err
+	return position{c, c.String()}, err
 }

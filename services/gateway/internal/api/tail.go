@@ -64,7 +64,7 @@ func (t tailer) Event(e ask.Event, at ask.Cursor) error {
 	if err != nil {
 		return problem.Wrap(err, problem.Internal, "event %s:%d cannot be written", e.Stream, e.Seq)
 	}
-	return t.out.Event(follow.Text(at), "", data)
+	return t.out.Event(at.String(), "", data)
 }
 
 func (t tailer) Caught(ask.Cursor) error { return nil }
@@ -81,5 +81,5 @@ func (t tailer) Beat(at *ask.Cursor) error {
 	if at == nil {
 		return t.out.Beat("")
 	}
-	return t.out.Beat(follow.Text(*at))
+	return t.out.Beat(at.String())
 }

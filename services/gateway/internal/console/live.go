@@ -49,7 +49,7 @@ func (f *fragments) Beat(at *ask.Cursor) error {
 	if at == nil {
 		return f.out.Beat("")
 	}
-	return f.out.Beat(follow.Text(*at))
+	return f.out.Beat(at.String())
 }
 
 // appended sends each event as a fragment to put after the last one.
@@ -60,7 +60,7 @@ func (a *appended) Event(e ask.Event, at ask.Cursor) error {
 	if err != nil {
 		return err
 	}
-	return a.out.Event(follow.Text(at), "", html)
+	return a.out.Event(at.String(), "", html)
 }
 
 func (a *appended) Caught(ask.Cursor) error { return nil }
@@ -92,5 +92,5 @@ func (w *whole) Caught(at ask.Cursor) error {
 		return w.Notice(problem.DetailOf(err)) // and tried again
 	}
 	w.fresh = true
-	return w.out.Event(follow.Text(at), "", html)
+	return w.out.Event(at.String(), "", html)
 }

@@ -34,7 +34,7 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request, who auth.Identity)
 	if err != nil {
 		return err
 	}
-	content := runPage{Run: run, May: who.Role.MayApprove(), Next: follow.Text(page.Next), More: page.More}
+	content := runPage{Run: run, May: who.Role.MayApprove(), Next: page.Next.String(), More: page.More}
 	for _, e := range page.Events {
 		content.Lines = append(content.Lines, lineOf(e))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
@@ -185,12 +186,12 @@ func (p *progress) step(ctx context.Context) (more bool, err error) {
 	}
 	at := *p.from
 	for _, e := range page.Events {
-		at = pass(at, e)
+		at = at.Past(schemas.Stream(e.Stream), e.Seq)
 		if err := p.to.Event(e, at); err != nil {
 			return false, err
 		}
 	}
-	at = further(at, page.Next)
+	at = at.Further(page.Next)
 	moved := at != *p.from
 	p.from = &at
 	return page.More && moved, p.to.Caught(at)

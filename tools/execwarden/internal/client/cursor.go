@@ -1,10 +1,6 @@
 package client
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
-
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
@@ -13,17 +9,15 @@ import (
 // Cursor is a place in the event streams. Its text is control:activity, such as 12:3456.
 type Cursor ask.Cursor
 
-func (c Cursor) String() string { return fmt.Sprintf("%d:%d", c.Control, c.Activity) }
+func (c Cursor) String() string { return ask.Cursor(c).String() }
 
-// ParseCursor reads a cursor's text.
+// ParseCursor reads a cursor's text. Problems: invalid.
 func ParseCursor(text string) (Cursor, error) {
-	control, activity, ok := strings.Cut(text, ":")
-	c, errC := strconv.ParseUint(control, 10, 63)
-	a, errA := strconv.ParseUint(activity, 10, 63)
-	if !ok || errC != nil || errA != nil {
-		return Cursor{}, problem.New(problem.Invalid, "cursor %.60q is not control:activity, such as 12:3456", text)
+	c, err := ask.ParseCursor(text)
+	if err != nil {
+		return Cursor{}, problem.New(problem.Invalid, "%s", err)
 	}
-	return Cursor{Control: c, Activity: a}, nil
+	return Cursor(c), nil
 }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -48,16 +42,8 @@ func (c Cursor) covers(e Event) bool {
 
 // Past is the cursor behind an event.
 func (c Cursor) Past(e Event) Cursor {
-	switch schemas.Stream(e.Stream) {
-	case schemas.Control:
-		c.Control = max(c.Control, e.Seq)
-	case schemas.Activity:
-		c.Activity = max(c.Activity, e.Seq)
-	}
-	return c
+	return Cursor(ask.Cursor(c).Past(schemas.Stream(e.Stream), e.Seq))
 }
 
 // further is the cursor behind both. A place never moves back.
-func (c Cursor) further(o Cursor) Cursor {
-	return Cursor{Control: max(c.Control, o.Control), Activity: max(c.Activity, o.Activity)}
-}
+func (c Cursor) further(o Cursor) Cursor { return Cursor(ask.Cursor(c).Further(ask.Cursor(o))) }
