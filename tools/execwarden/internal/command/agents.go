@@ -5,6 +5,7 @@ import (
 
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/render"
 )
 
@@ -16,18 +17,7 @@ func (a *app) agentsCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		Long:    exits("Lists agents: the identities that call tools.", nil),
 		Example: "  execwarden agents\n  execwarden agents -o json | jq -r '.agents[].agent'",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, c, done, err := a.asking(cmd.Context(), "asking for agents", answersWithin)
-			if err != nil {
-				return err
-			}
-			defer done()
-			list, err := c.Agents(ctx)
-			if err != nil {
-				return err
-			}
-			return render.List(a.printer(), "agents", list, agentGrid)
-		},
+		RunE:    listing(a, "agents", (*client.Client).Agents, agentGrid),
 	}
 }
 

@@ -1,10 +1,13 @@
 package command
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/render"
 )
 
@@ -18,18 +21,9 @@ func (a *app) approvalsCommand() *cobra.Command {
 		Long: exits(`Lists the calls that wait for a person to decide, the newest first; with --all, those that were decided or expired
 too.`, nil),
 		Example: "  execwarden approvals\n  execwarden approvals show apr_0197f0c2...\n  execwarden approvals approve apr_0197f0c2... --note 'looks right'",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, c, done, err := a.asking(cmd.Context(), "asking for approvals", answersWithin)
-			if err != nil {
-				return err
-			}
-			defer done()
-			list, err := c.Approvals(ctx, !all)
-			if err != nil {
-				return err
-			}
-			return render.List(a.printer(), "approvals", list, approvalGrid)
-		},
+		RunE: listing(a, "approvals", func(c *client.Client, ctx context.Context) ([]ask.Approval, error) {
+			return c.Approvals(ctx, !all)
+		}, approvalGrid),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "list those that do not wait any more, too")
 	cmd.AddCommand(a.approvalsShowCommand(), a.decideCommand(true), a.decideCommand(false))

@@ -20,18 +20,7 @@ func (a *app) connectionsCommand() *cobra.Command {
 		Long: exits(`Lists connections: the configured providers of tools. A credential is shown by its fingerprint only; the tools'
 schemas are in -o json.`, nil),
 		Example: "  execwarden connections\n  execwarden connections -o json | jq -r '.connections[] | .tools[].name'",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, c, done, err := a.asking(cmd.Context(), "asking for connections", answersWithin)
-			if err != nil {
-				return err
-			}
-			defer done()
-			list, err := c.Connections(ctx)
-			if err != nil {
-				return err
-			}
-			return render.List(a.printer(), "connections", list, connectionGrid)
-		},
+		RunE:    listing(a, "connections", (*client.Client).Connections, connectionGrid),
 	}
 	cmd.AddCommand(a.connectionsImportCommand())
 	return cmd

@@ -5,6 +5,7 @@ import (
 
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/render"
 )
 
@@ -16,18 +17,7 @@ func (a *app) environmentsCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		Long:    exits("Lists environments: the machines that are registered as places to execute.", nil),
 		Example: "  execwarden environments",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, c, done, err := a.asking(cmd.Context(), "asking for environments", answersWithin)
-			if err != nil {
-				return err
-			}
-			defer done()
-			list, err := c.Environments(ctx)
-			if err != nil {
-				return err
-			}
-			return render.List(a.printer(), "environments", list, environmentGrid)
-		},
+		RunE:    listing(a, "environments", (*client.Client).Environments, environmentGrid),
 	}
 }
 

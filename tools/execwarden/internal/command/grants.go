@@ -19,18 +19,7 @@ func (a *app) grantsCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		Long:    exits("Lists grants: which agent may call which tools, and whether a person is asked. Those that were revoked are listed too.", nil),
 		Example: "  execwarden grants\n  execwarden grants revoke triage-comments --reason 'it answers spam'",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, c, done, err := a.asking(cmd.Context(), "asking for grants", answersWithin)
-			if err != nil {
-				return err
-			}
-			defer done()
-			list, err := c.Grants(ctx)
-			if err != nil {
-				return err
-			}
-			return render.List(a.printer(), "grants", list, grantGrid)
-		},
+		RunE:    listing(a, "grants", (*client.Client).Grants, grantGrid),
 	}
 	cmd.AddCommand(a.grantsRevokeCommand(), a.grantsSimulateCommand())
 	return cmd

@@ -7,6 +7,7 @@ import (
 
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/trigger"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/render"
 )
 
@@ -18,18 +19,7 @@ func (a *app) triggersCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		Long:    exits("Lists triggers: the rules by which webhook deliveries start runs.", nil),
 		Example: "  execwarden triggers -o wide",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, c, done, err := a.asking(cmd.Context(), "asking for triggers", answersWithin)
-			if err != nil {
-				return err
-			}
-			defer done()
-			list, err := c.Triggers(ctx)
-			if err != nil {
-				return err
-			}
-			return render.List(a.printer(), "triggers", list, triggerGrid)
-		},
+		RunE:    listing(a, "triggers", (*client.Client).Triggers, triggerGrid),
 	}
 }
 
