@@ -2,8 +2,8 @@ package console
 
 import (
 	"fmt"
-	"strings"
 
+	"github.com/execwarden/execwarden/libs/sentence"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/call"
@@ -25,19 +25,19 @@ func words(ev schemas.Event) (text, tone string) {
 	case run.Created:
 		return "asked: " + e.Body.Text, plain
 	case run.ModelRequested:
-		return fmt.Sprintf("step %d: asks the model", e.Step) + attempt(e.Attempt), plain
+		return fmt.Sprintf("step %d: asks the model", e.Step) + sentence.Attempt(e.Attempt), plain
 	case run.ModelCompleted:
-		return answered(e), plain
+		return sentence.Answered(e), plain
 	case run.ModelFailed:
 		return fmt.Sprintf("step %d: the model failed: %s", e.Step, e.Message), bad
 	case run.CancelRequested:
-		return because("was asked to stop", e.Reason), waits
+		return sentence.Because("was asked to stop", e.Reason), waits
 	case run.Completed:
 		return "completed: " + e.Body.Text, good
 	case run.Failed:
 		return "failed: " + e.Message, bad
 	case run.Cancelled:
-		return because("cancelled", e.Reason), bad
+		return sentence.Because("cancelled", e.Reason), bad
 	case call.Requested:
 		return e.Tool + " " + legible(e.Body.Args), plain
 	case call.Admitted:
@@ -54,7 +54,7 @@ func words(ev schemas.Event) (text, tone string) {
 	case call.Failed:
 		return e.Tool + " failed: " + e.Message, bad
 	case call.Cancelled:
-		return because(e.Tool+" was stopped before it had an effect", e.Reason), bad
+		return sentence.Because(e.Tool+" was stopped before it had an effect", e.Reason), bad
 	case call.Unknown:
 		return e.Tool + " may or may not have had its effect: " + e.Message, waits
 	case call.Late:
@@ -62,54 +62,18 @@ func words(ev schemas.Event) (text, tone string) {
 	case approval.Requested:
 		return e.Tool + " asks for approval: " + e.Reason, waits
 	case approval.Voted:
-		return because(string(e.By)+" approves, and more have to", e.Body.Note), waits
+		return sentence.Because(string(e.By)+" approves, and more have to", e.Body.Note), waits
 	case approval.Decided:
 		if e.Approved {
-			return because("approved by "+string(e.By), e.Body.Note), good
+			return sentence.Because("approved by "+string(e.By), e.Body.Note), good
 		}
-		return because("denied by "+string(e.By), e.Body.Note), bad
+		return sentence.Because("denied by "+string(e.By), e.Body.Note), bad
 	case approval.Expired:
 		return "nobody decided in time", bad
 	case script.Started:
-		return fmt.Sprintf("JavaScript starts%s", attempt(e.Attempt)), plain
+		return fmt.Sprintf("JavaScript starts%s", sentence.Attempt(e.Attempt)), plain
 	case script.Fetched:
-		return fetched(e), plain
+		return sentence.Fetched(e), plain
 	}
 	return "", plain
-}
-
-func attempt(n int) string {
-	if n < 2 {
-		return ""
-	}
-	return fmt.Sprintf(", attempt %d", n)
-}
-
-func because(what, reason string) string {
-	if reason == "" {
-		return what
-	}
-	return what + ": " + reason
-}
-
-func answered(e run.ModelCompleted) string {
-	parts := []string{fmt.Sprintf("step %d:", e.Step)}
-	if e.Body.Text != "" {
-		parts = append(parts, e.Body.Text)
-	}
-	for _, c := range e.Body.Calls {
-		parts = append(parts, "wants "+c.Tool)
-	}
-	return strings.Join(parts, " ")
-}
-
-func fetched(e script.Fetched) string {
-	url := ""
-	if len(e.Body.Hops) > 0 {
-		url = " " + e.Body.Hops[0].URL
-	}
-	if e.Code != "" {
-		return fmt.Sprintf("fetch %s%s: %s", e.Method, url, e.Code)
-	}
-	return fmt.Sprintf("fetch %s%s: %d, %d bytes", e.Method, url, e.Status, e.Bytes)
 }

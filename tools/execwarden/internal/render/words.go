@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/execwarden/execwarden/libs/sentence"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/approval"
@@ -67,7 +68,7 @@ func configured(ev schemas.Event) (string, Tone) {
 	case grant.Created:
 		return fmt.Sprintf("%s lets %s call %s, approval %s", e.Grant, e.Agent, e.Selector.Tool, e.Approval) + until(e.ExpiresAt), Good
 	case grant.Revoked:
-		return because(fmt.Sprintf("%s of %s is revoked", e.Grant, e.Agent), e.Reason), Bad
+		return sentence.Because(fmt.Sprintf("%s of %s is revoked", e.Grant, e.Agent), e.Reason), Bad
 	case trigger.Defined:
 		return removed(fmt.Sprintf("%s starts %s on %s", e.Trigger, e.Agent, strings.Join(e.Events, ", ")), e.Removed), Plain
 	case environment.Registered:
@@ -88,38 +89,38 @@ func happened(ev schemas.Event) (string, Tone) {
 	case hook.Routed:
 		return fmt.Sprintf("%s started %s", e.Delivery, count(len(e.Runs), "run")), Good
 	case hook.Ignored:
-		return because(fmt.Sprintf("%s started nothing", e.Delivery), e.Reason), Plain
+		return sentence.Because(fmt.Sprintf("%s started nothing", e.Delivery), e.Reason), Plain
 	case run.Created:
 		return fmt.Sprintf("%s is asked: %s", e.Agent.Agent, e.Body.Text), Plain
 	case run.ModelRequested:
-		return fmt.Sprintf("step %d asks the model", e.Step) + attempt(e.Attempt), Plain
+		return fmt.Sprintf("step %d asks the model", e.Step) + sentence.Attempt(e.Attempt), Plain
 	case run.ModelCompleted:
-		return answered(e), Plain
+		return sentence.Answered(e), Plain
 	case run.ModelFailed:
 		return fmt.Sprintf("step %d: the model failed: %s", e.Step, e.Message), Bad
 	case run.CancelRequested:
-		return because("is asked to stop", e.Reason), Waits
+		return sentence.Because("is asked to stop", e.Reason), Waits
 	case run.Completed:
 		return "completed: " + e.Body.Text, Good
 	case run.Failed:
 		return fmt.Sprintf("failed: %s: %s", e.Code, e.Message), Bad
 	case run.Cancelled:
-		return because("cancelled", e.Reason), Bad
+		return sentence.Because("cancelled", e.Reason), Bad
 	case approval.Requested:
-		return because(fmt.Sprintf("%s: %s waits for a person", e.Approval, e.Tool), e.Reason), Waits
+		return sentence.Because(fmt.Sprintf("%s: %s waits for a person", e.Approval, e.Tool), e.Reason), Waits
 	case approval.Voted:
-		return because(fmt.Sprintf("%s: %s approves, and more have to", e.Approval, e.By), e.Body.Note), Waits
+		return sentence.Because(fmt.Sprintf("%s: %s approves, and more have to", e.Approval, e.By), e.Body.Note), Waits
 	case approval.Decided:
 		if e.Approved {
-			return because(fmt.Sprintf("%s approved by %s", e.Approval, e.By), e.Body.Note), Good
+			return sentence.Because(fmt.Sprintf("%s approved by %s", e.Approval, e.By), e.Body.Note), Good
 		}
-		return because(fmt.Sprintf("%s denied by %s", e.Approval, e.By), e.Body.Note), Bad
+		return sentence.Because(fmt.Sprintf("%s denied by %s", e.Approval, e.By), e.Body.Note), Bad
 	case approval.Expired:
 		return fmt.Sprintf("%s: nobody decided in time", e.Approval), Bad
 	case script.Started:
-		return "JavaScript starts" + attempt(e.Attempt), Plain
+		return "JavaScript starts" + sentence.Attempt(e.Attempt), Plain
 	case script.Fetched:
-		return fetched(e), Plain
+		return sentence.Fetched(e), Plain
 	}
 	return called(ev)
 }
@@ -132,9 +133,9 @@ func called(ev schemas.Event) (string, Tone) {
 	case call.Admitted:
 		return fmt.Sprintf("%s is let through, under %s", e.Tool, e.Grant), Plain
 	case call.Held:
-		return because(e.Tool+" is held", e.Reason), Waits
+		return sentence.Because(e.Tool+" is held", e.Reason), Waits
 	case call.Refused:
-		return because(e.Tool+" is refused", e.Reason), Bad
+		return sentence.Because(e.Tool+" is refused", e.Reason), Bad
 	case call.Finished:
 		if e.ToolError {
 			return e.Tool + " answered with an error: " + string(e.Body.Result), Bad
@@ -143,49 +144,13 @@ func called(ev schemas.Event) (string, Tone) {
 	case call.Failed:
 		return fmt.Sprintf("%s failed: %s", e.Tool, e.Message), Bad
 	case call.Cancelled:
-		return because(e.Tool+" was stopped before it had an effect", e.Reason), Bad
+		return sentence.Because(e.Tool+" was stopped before it had an effect", e.Reason), Bad
 	case call.Unknown:
-		return because(e.Tool+" may or may not have had its effect", e.Message), Waits
+		return sentence.Because(e.Tool+" may or may not have had its effect", e.Message), Waits
 	case call.Late:
 		return e.Tool + " answered after its outcome was decided", Waits
 	}
 	return "", Plain
-}
-
-func answered(e run.ModelCompleted) string {
-	parts := []string{fmt.Sprintf("step %d:", e.Step)}
-	if e.Body.Text != "" {
-		parts = append(parts, e.Body.Text)
-	}
-	for _, c := range e.Body.Calls {
-		parts = append(parts, "wants "+c.Tool)
-	}
-	return strings.Join(parts, " ")
-}
-
-func fetched(e script.Fetched) string {
-	text := "fetch " + e.Method
-	if len(e.Body.Hops) > 0 {
-		text += " " + e.Body.Hops[0].URL
-	}
-	if e.Code != "" {
-		return text + ": " + e.Code
-	}
-	return text + fmt.Sprintf(": %d, %d bytes", e.Status, e.Bytes)
-}
-
-func attempt(n int) string {
-	if n < 2 {
-		return ""
-	}
-	return fmt.Sprintf(", attempt %d", n)
-}
-
-func because(what, reason string) string {
-	if reason == "" {
-		return what
-	}
-	return what + ": " + reason
 }
 
 func removed(what string, gone bool) string {

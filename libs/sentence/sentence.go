@@ -1,0 +1,50 @@
+// Package sentence makes the parts of sentences in which the console and the command line both say what an event says.
+package sentence
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/execwarden/execwarden/schemas/run"
+	"github.com/execwarden/execwarden/schemas/script"
+)
+
+// Attempt tells a repeated attempt apart from the first, which needs no word.
+func Attempt(n int) string {
+	if n < 2 {
+		return ""
+	}
+	return fmt.Sprintf(", attempt %d", n)
+}
+
+// Because adds a reason where there is one.
+func Because(what, reason string) string {
+	if reason == "" {
+		return what
+	}
+	return what + ": " + reason
+}
+
+// Answered says what a model answered.
+func Answered(e run.ModelCompleted) string {
+	parts := []string{fmt.Sprintf("step %d:", e.Step)}
+	if e.Body.Text != "" {
+		parts = append(parts, e.Body.Text)
+	}
+	for _, c := range e.Body.Calls {
+		parts = append(parts, "wants "+c.Tool)
+	}
+	return strings.Join(parts, " ")
+}
+
+// Fetched says what a script fetched.
+func Fetched(e script.Fetched) string {
+	text := "fetch " + e.Method
+	if len(e.Body.Hops) > 0 {
+		text += " " + e.Body.Hops[0].URL
+	}
+	if e.Code != "" {
+		return text + ": " + e.Code
+	}
+	return text + fmt.Sprintf(": %d, %d bytes", e.Status, e.Bytes)
+}
