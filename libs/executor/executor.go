@@ -139,6 +139,19 @@ func (g *Gate) Accept(ctx context.Context, h bus.Heard) (*Work, error) {
 	return w, nil
 }
 
+// Take is Accept for whoever acts on the work: an admission that does not hold is refused here, and leaves nil work and
+// no error too.
+func (g *Gate) Take(ctx context.Context, h bus.Heard) (*Work, error) {
+	w, err := g.Accept(ctx, h)
+	switch {
+	case err == nil:
+		return w, nil
+	case w == nil || Later(err):
+		return nil, err
+	}
+	return nil, g.Refuse(ctx, w, err)
+}
+
 // verify checks the permit. One whose time is over is still good for a call that was claimed in time: the effect may
 // have happened, and only going on finds that out.
 func (g *Gate) verify(ctx context.Context, w *Work) (permit.Claims, error) {

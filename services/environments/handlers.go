@@ -4,20 +4,14 @@ import (
 	"context"
 
 	"github.com/execwarden/execwarden/libs/bus"
-	"github.com/execwarden/execwarden/libs/executor"
 	"github.com/execwarden/execwarden/libs/problem"
 )
 
 // onAdmitted passes every check that a command would, and answers that no machine is attached.
 func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
-	w, err := s.gate.Accept(ctx, h)
-	switch {
-	case err != nil && (w == nil || executor.Later(err)):
+	w, err := s.gate.Take(ctx, h)
+	if err != nil || w == nil {
 		return err
-	case err != nil:
-		return s.gate.Refuse(ctx, w, err)
-	case w == nil:
-		return nil
 	}
 	return s.gate.Refuse(ctx, w, problem.New(problem.Unavailable, "no environment is attached to this run"))
 }

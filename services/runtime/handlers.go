@@ -28,14 +28,9 @@ const actor = "service:" + string(schemas.Runtime)
 // onAdmitted runs an admitted script. Heard again after a crash, or after a call of it was held, it runs the script
 // anew over the record.
 func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
-	w, err := s.gate.Accept(ctx, h)
-	switch {
-	case err != nil && (w == nil || executor.Later(err)):
+	w, err := s.gate.Take(ctx, h)
+	if err != nil || w == nil {
 		return err
-	case err != nil:
-		return s.gate.Refuse(ctx, w, err)
-	case w == nil:
-		return nil
 	}
 	work, leave, err := s.gate.Enter(ctx, w)
 	switch problem.CodeOf(err) {

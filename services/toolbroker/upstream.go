@@ -16,14 +16,9 @@ import (
 // onAdmitted makes an admitted call to its provider, in the order that makes a crash harmless: verify, claim, act,
 // record, tell.
 func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
-	w, err := s.gate.Accept(ctx, h)
-	switch {
-	case err != nil && (w == nil || executor.Later(err)):
+	w, err := s.gate.Take(ctx, h)
+	if err != nil || w == nil {
 		return err
-	case err != nil:
-		return s.gate.Refuse(ctx, w, err)
-	case w == nil:
-		return nil
 	}
 	work, leave, err := s.gate.Enter(ctx, w)
 	switch problem.CodeOf(err) {
