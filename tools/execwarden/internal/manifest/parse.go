@@ -57,7 +57,7 @@ func (d *document) read() (Resource, bool) {
 		d.wrong.add(Where{d.file, refused.line}, "anchors, aliases and merge keys are not read here: write the value out")
 		return Resource{}, false
 	}
-	// Not strictly, for now: which fields there are depends on the kind.
+	// Not strictly: which fields there are depends on the kind.
 	if err := yaml.NodeToValue(d.body, &d.header); err != nil {
 		d.wrong.addYAML(start, err)
 		return Resource{}, false
