@@ -1,6 +1,9 @@
 package schemas
 
-import "slices"
+import (
+	"slices"
+	"strconv"
+)
 
 // Hearing is one durable consumer: a service's ear for one filter of one stream. The boot user makes them all, since
 // whoever may create a consumer can make one that pushes into another service's subjects.
@@ -13,6 +16,19 @@ type Hearing struct {
 	View    bool // a projection: starts from the last event per subject, is never acknowledged, and can be rewound
 }
 
+// MaxViews is how many instances of one service can have a view at once.
+const MaxViews = 16
+
+// Views lists the names of a view's durables: each instance of the service has one of its own, since each has to hear
+// everything.
+func (h Hearing) Views() []string {
+	names := make([]string, MaxViews)
+	for i := range names {
+		names[i] = h.Name + "_" + strconv.Itoa(i)
+	}
+	return names
+}
+
 var hearings = []Hearing{
 	{Webhooks, "webhooks_hook", Activity, "ew.v1.*.hook.*.received", false, false},
 	{Agentloop, "agentloop_run", Activity, "ew.v1.*.run.>", false, false},
@@ -20,11 +36,9 @@ var hearings = []Hearing{
 	{Toolbroker, "toolbroker_requested", Activity, "ew.v1.*.call.*.requested", false, false},
 	{Toolbroker, "toolbroker_approval", Activity, "ew.v1.*.approval.>", false, false},
 	{Toolbroker, "toolbroker_admitted", Activity, "ew.v1.*.call.*.admitted.upstream", true, false},
-	{Toolbroker, "toolbroker_cancelled", Activity, "ew.v1.*.run.*.cancelled", false, false},
 	{Toolbroker, "toolbroker_connection", Control, "ew.v1.*.connection.*.defined", false, false},
 	{Approvals, "approvals_held", Activity, "ew.v1.*.call.*.held", false, false},
 	{Runtime, "runtime_admitted", Activity, "ew.v1.*.call.*.admitted.script", true, false},
-	{Runtime, "runtime_cancelled", Activity, "ew.v1.*.run.*.cancelled", false, false},
 	{Environments, "environments_admitted", Activity, "ew.v1.*.call.*.admitted.exec", true, false},
 
 	{Webhooks, "webhooks_view", Control, "ew.v1.>", false, true},

@@ -51,7 +51,7 @@ func (d Deps) Arrived() { d.Health.Arrived(string(d.Service)) }
 
 // View makes the service's view of some kinds of control events, of all when none is named, and a readiness check of it.
 func (d Deps) View(apply func(eventlog.Stored), kinds ...string) *eventlog.View {
-	v := eventlog.NewView(d.Conn, d.Log, d.Service, d.Logger, apply, kinds...)
+	v := eventlog.NewView(d.Conn, d.Log, d.Logger, apply, kinds...)
 	d.Health.Check(string(d.Service)+" view", func(context.Context) error { return v.Current() })
 	return v
 }

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,12 +32,13 @@ type Conn struct {
 
 	user     string
 	instance string
+	life     string
 	denials  denials
 }
 
 // Connect dials the bus. It tries again for as long as ctx lives, since services and bus start in any order.
 func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
-	c := &Conn{user: cfg.User, instance: cfg.Instance}
+	c := &Conn{user: cfg.User, instance: cfg.Instance, life: cfg.Instance + "-" + rand.Text()}
 	opts := []nats.Option{
 		nats.Name(cfg.User + "/" + cfg.Instance),
 		nats.UserInfo(cfg.User, cfg.Password),
@@ -91,6 +93,9 @@ func (c *Conn) User() string { return c.user }
 
 // Instance names this process among those of the service.
 func (c *Conn) Instance() string { return c.instance }
+
+// Life names this connection's process as long as it lives: no two are alike, whatever instances are called.
+func (c *Conn) Life() string { return c.life }
 
 // Close ends the connection after what was published has been sent.
 func (c *Conn) Close() {

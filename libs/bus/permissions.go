@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/run"
 )
 
 // BootUser makes streams and durables; nobody else may.
@@ -35,8 +36,8 @@ var reads = map[schemas.Service][]schemas.Stream{
 	schemas.Ledger:       {schemas.Activity, schemas.Control, schemas.Proofs},
 }
 
-// claimants may claim calls before acting on them.
-var claimants = []schemas.Service{schemas.Toolbroker, schemas.Runtime, schemas.Environments}
+// executors act on calls, and claim them before.
+var executors = []schemas.Service{schemas.Toolbroker, schemas.Runtime, schemas.Environments}
 
 // keepers hold secrets, each under its own key prefix.
 var keepers = []schemas.Service{schemas.Agentloop, schemas.Toolbroker, schemas.Webhooks}
@@ -68,18 +69,25 @@ func serviceUser(s schemas.Service) User {
 		if h.Service != s {
 			continue
 		}
-		say(
-			fmt.Sprintf("$JS.API.CONSUMER.INFO.%s.%s", h.Stream, h.Name),
-			fmt.Sprintf("$JS.API.CONSUMER.MSG.NEXT.%s.%s", h.Stream, h.Name),
-		)
-		if !h.View {
+		names := []string{h.Name}
+		if h.View {
+			names = h.Views()
+		} else {
 			say(fmt.Sprintf("$JS.ACK.%s.%s.>", h.Stream, h.Name))
+		}
+		for _, name := range names {
+			say(
+				fmt.Sprintf("$JS.API.CONSUMER.INFO.%s.%s", h.Stream, name),
+				fmt.Sprintf("$JS.API.CONSUMER.MSG.NEXT.%s.%s", h.Stream, name),
+			)
 		}
 	}
 	for _, stream := range reads[s] {
 		say(fmt.Sprintf("$JS.API.DIRECT.GET.%s", stream), fmt.Sprintf("$JS.API.DIRECT.GET.%s.ew.v1.>", stream))
 	}
-	if slices.Contains(claimants, s) {
+	if slices.Contains(executors, s) {
+		// Each instance hears at once that a run was cancelled; what it misses, it reads.
+		u.Subscribe = append(u.Subscribe, RunCancelledSubject)
 		say("$JS.API.STREAM.INFO.KV_"+ClaimsBucket, "$KV."+ClaimsBucket+".>",
 			"$JS.API.DIRECT.GET.KV_"+ClaimsBucket+".$KV."+ClaimsBucket+".>")
 	}
@@ -110,6 +118,9 @@ func serviceUser(s schemas.Service) User {
 	for _, a := range schemas.Askings() {
 		if slices.Contains(a.Askers, s) {
 			say(RPCSubject(string(a.Service), a.Method, string(s)))
+			if a.Each {
+				say(RPCSubject(Provisioner, "roster", string(s)))
+			}
 		}
 		if a.Service == s {
 			u.Subscribe = append(u.Subscribe, RPCSubject(string(s), a.Method, "*"))
@@ -120,6 +131,9 @@ func serviceUser(s schemas.Service) User {
 	u.Publish = slices.Compact(u.Publish)
 	return u
 }
+
+// RunCancelledSubject is where the end of a cancelled run is said, of every tenant.
+var RunCancelledSubject = schemas.SubjectOf("*", run.Cancelled{}.Kind(), "*", "").String()
 
 // Provisioner is the name under which the boot user answers RPCs.
 const Provisioner = "provisioner"

@@ -2,15 +2,10 @@ package bus
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/execwarden/execwarden/schemas"
@@ -105,72 +100,6 @@ func durableConfig(h schemas.Hearing) jetstream.ConsumerConfig {
 		Durable: h.Name, FilterSubject: h.Filter, AckPolicy: jetstream.AckExplicitPolicy,
 		AckWait: AckWait, MaxAckPending: MaxAckPending, DeliverPolicy: jetstream.DeliverAllPolicy, MaxDeliver: -1,
 	}
-}
-
-// Rewound is the answer to a rewind: how far a view has to read to be current.
-type Rewound struct {
-	Pending uint64 `json:"pending"` // messages to read until then
-	Last    uint64 `json:"last"`    // the stream's last sequence
-	Problem string `json:"problem,omitempty"`
-}
-
-// ServeRewinds lets services start their views anew: a view has no position of its own, so its consumer is made
-// afresh, by the boot user. It serves until ctx ends.
-func ServeRewinds(ctx context.Context, boot *Conn, log *slog.Logger) error {
-	var running sync.WaitGroup
-	defer running.Wait()
-	sub, err := boot.NC.Subscribe(RPCSubject(Provisioner, "rewind", "*"), func(m *nats.Msg) {
-		asker := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
-		running.Go(func() {
-			answer, err := rewind(ctx, boot, schemas.Service(asker))
-			if err != nil {
-				log.Error("rewind", "service", asker, "err", err)
-				answer = Rewound{Problem: err.Error()}
-			}
-			body, err := json.Marshal(answer)
-			if err == nil {
-				err = m.Respond(body)
-			}
-			if err != nil {
-				log.Error("rewind answer", "service", asker, "err", err)
-			}
-		})
-	})
-	if err != nil {
-		return fmt.Errorf("serve rewinds: %w", err)
-	}
-	<-ctx.Done()
-	if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-		return fmt.Errorf("serve rewinds: %w", err)
-	}
-	return nil
-}
-
-func rewind(ctx context.Context, boot *Conn, asker schemas.Service) (Rewound, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	for _, h := range schemas.Hearings() {
-		if h.Service != asker || !h.View {
-			continue
-		}
-		err := boot.JS.DeleteConsumer(ctx, string(h.Stream), h.Name)
-		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return Rewound{}, err
-		}
-		c, err := boot.JS.CreateConsumer(ctx, string(h.Stream), jetstream.ConsumerConfig{
-			Durable: h.Name, FilterSubject: h.Filter, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
-			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: time.Hour,
-		})
-		if err != nil {
-			return Rewound{}, err
-		}
-		stream, err := boot.JS.Stream(ctx, string(h.Stream))
-		if err != nil {
-			return Rewound{}, err
-		}
-		return Rewound{Pending: c.CachedInfo().NumPending, Last: stream.CachedInfo().State.LastSeq}, nil
-	}
-	return Rewound{}, fmt.Errorf("%s has no view", asker)
 }
 
 func unique(in []string) []string {

@@ -4,6 +4,7 @@ package calls
 
 import (
 	"context"
+	"time"
 
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/schemas"
@@ -15,6 +16,7 @@ import (
 type State struct {
 	Requested    *call.Requested
 	RequestedSeq uint64
+	RequestedAt  time.Time // set by Read
 
 	Held        *call.Held
 	Admitted    *call.Admitted
@@ -92,6 +94,9 @@ func Read(ctx context.Context, log *eventlog.Log, tenant id.Tenant, run id.Run, 
 		}
 		if ev, err := s.Envelope.Decode(); err == nil {
 			set.Apply(s.Seq, ev)
+		}
+		if state := set.of(c); state.RequestedSeq == s.Seq {
+			state.RequestedAt = s.Envelope.Time
 		}
 	}
 	return set.of(c), nil

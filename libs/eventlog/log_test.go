@@ -245,7 +245,7 @@ func TestViewHearsEverythingAndKnowsWhenItDoesNot(t *testing.T) {
 	var mu sync.Mutex
 	heard := map[string]string{}
 	conn := b.Conn(t, "toolbroker")
-	view := eventlog.NewView(conn, eventlog.New(conn), schemas.Toolbroker, b.Log, func(s eventlog.Stored) {
+	view := eventlog.NewView(conn, eventlog.New(conn), b.Log, func(s eventlog.Stored) {
 		d, err := eventlog.Decode[agent.Defined](s)
 		if err != nil {
 			t.Error(err)

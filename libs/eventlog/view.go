@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -16,14 +15,13 @@ import (
 	"github.com/execwarden/execwarden/schemas"
 )
 
-// staleAfter is how long a view may go without proof that it has heard everything.
-const staleAfter = 2 * time.Second
+// StaleAfter is how long a view may go without proof that it has heard everything.
+const StaleAfter = 2 * time.Second
 
 // View follows EW_CONTROL from the last event per subject on and keeps what its service needs of it in memory.
 type View struct {
 	conn  *bus.Conn
 	log   *Log
-	name  string
 	note  *slog.Logger
 	kinds []string // that are applied; empty: all
 	apply func(Stored)
@@ -35,11 +33,11 @@ type View struct {
 	changed chan struct{} // closed and replaced whenever seq or proven moves
 }
 
-// NewView makes a view over the service's view durable. apply is called for one event at a time, in stream order;
+// NewView makes the view of this instance. apply is called for one event at a time, in stream order;
 // the last event per aggregate and kind comes at least once, so apply keeps the highest sequence. Of other kinds than
 // those named, only the place is noted: their bodies may be large.
-func NewView(conn *bus.Conn, log *Log, service schemas.Service, note *slog.Logger, apply func(Stored), kinds ...string) *View {
-	return &View{conn: conn, log: log, name: string(service) + "_view", note: note, kinds: kinds, apply: apply, now: time.Now,
+func NewView(conn *bus.Conn, log *Log, note *slog.Logger, apply func(Stored), kinds ...string) *View {
+	return &View{conn: conn, log: log, note: note, kinds: kinds, apply: apply, now: time.Now,
 		changed: make(chan struct{})}
 }
 
@@ -61,12 +59,11 @@ func (v *View) Run(ctx context.Context) error {
 }
 
 func (v *View) follow(ctx context.Context) error {
-	start, err := v.rewind(ctx)
+	start, err := bus.AskRewind(ctx, v.conn)
 	if err != nil {
 		return err
 	}
-	h := schemas.FindHearing(v.name)
-	consumer, err := v.conn.JS.Consumer(ctx, string(h.Stream), h.Name)
+	consumer, err := v.conn.JS.Consumer(ctx, string(schemas.Control), start.Name)
 	if err != nil {
 		return err
 	}
@@ -132,23 +129,6 @@ func (v *View) hear(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMet
 	return nil
 }
 
-func (v *View) rewind(ctx context.Context) (bus.Rewound, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	m, err := v.conn.NC.RequestWithContext(ctx, bus.RPCSubject(bus.Provisioner, "rewind", v.conn.User()), nil)
-	if err != nil {
-		return bus.Rewound{}, problem.Wrap(err, problem.Unavailable, "the provisioner does not answer; is it running?")
-	}
-	var r bus.Rewound
-	if err := json.Unmarshal(m.Data, &r); err != nil {
-		return bus.Rewound{}, err
-	}
-	if r.Problem != "" {
-		return bus.Rewound{}, problem.New(problem.Unavailable, "the provisioner could not start the view: %s", r.Problem)
-	}
-	return r, nil
-}
-
 func (v *View) move(seq uint64, proven bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -172,8 +152,8 @@ func (v *View) Seq() uint64 {
 func (v *View) Current() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.proven.IsZero() || v.now().Sub(v.proven) > staleAfter {
-		return problem.New(problem.Unavailable, "this instance has not heard the control stream for over %s", staleAfter)
+	if v.proven.IsZero() || v.now().Sub(v.proven) > StaleAfter {
+		return problem.New(problem.Unavailable, "this instance has not heard the control stream for over %s", StaleAfter)
 	}
 	return nil
 }

@@ -24,12 +24,14 @@ import (
 
 // Gate admits calls of one route to this process.
 type Gate struct {
-	route  call.Route
-	conn   *bus.Conn
-	log    *eventlog.Log
-	keys   *permit.Keyring
-	grants *grants
-	now    func() time.Time
+	route   call.Route
+	conn    *bus.Conn
+	log     *eventlog.Log
+	keys    *permit.Keyring
+	flights *flights
+	now     func() time.Time
+
+	hearing hearing // of cancellations
 
 	// Set before the first Accept.
 	view   *eventlog.View
@@ -38,7 +40,7 @@ type Gate struct {
 
 // New makes a gate. Apply fills it from the control stream.
 func New(route call.Route, conn *bus.Conn, log *eventlog.Log, root ed25519.PublicKey) *Gate {
-	return &Gate{route: route, conn: conn, log: log, keys: permit.NewKeyring(root), grants: newGrants(), now: time.Now}
+	return &Gate{route: route, conn: conn, log: log, keys: permit.NewKeyring(root), flights: newFlights(), now: time.Now}
 }
 
 // Follow names the view whose events are given to Apply.
@@ -66,17 +68,13 @@ func (g *Gate) Apply(s eventlog.Stored) error {
 	case key.Published:
 		return g.keys.Add(ev)
 	case agent.Defined:
-		if ev.Removed {
-			g.grants.removed(s.At.Tenant, ev.Agent, "")
-		}
+		g.flights.set(thing{s.At.Tenant, string(ev.Agent)}, s.Seq, !ev.Removed)
 	case connection.Defined:
-		if ev.Removed {
-			g.grants.removed(s.At.Tenant, "", ev.Connection)
-		}
+		g.flights.set(thing{s.At.Tenant, string(ev.Connection)}, s.Seq, !ev.Removed)
 	case grant.Created:
-		g.grants.set(s.At.Tenant, ev.Grant, s.Seq, true)
+		g.flights.set(thing{s.At.Tenant, string(ev.Grant)}, s.Seq, true)
 	case grant.Revoked:
-		g.grants.set(s.At.Tenant, ev.Grant, s.Seq, false)
+		g.flights.set(thing{s.At.Tenant, string(ev.Grant)}, s.Seq, false)
 	}
 	return nil
 }
@@ -90,7 +88,7 @@ type Work struct {
 	Permit      permit.Claims
 	Correlation string // of the trace that the call belongs to
 	cause       id.Event
-	actor       string
+	asked       time.Time // when the call was requested
 }
 
 // Accept verifies an admission as it is heard. It gives nil work and no error when there is nothing (more) to do: the
@@ -101,7 +99,7 @@ func (g *Gate) Accept(ctx context.Context, h bus.Heard) (*Work, error) {
 	if !ok {
 		return nil, nil
 	}
-	w := &Work{Tenant: h.At.Tenant, Admitted: admitted, Seq: h.Seq, Correlation: h.Envelope.Correlation, cause: h.Envelope.ID, actor: h.Envelope.Actor}
+	w := &Work{Tenant: h.At.Tenant, Admitted: admitted, Seq: h.Seq, Correlation: h.Envelope.Correlation, cause: h.Envelope.ID}
 	if err := g.view.Current(); err != nil {
 		return nil, err
 	}
@@ -121,7 +119,7 @@ func (g *Gate) Accept(ctx context.Context, h bus.Heard) (*Work, error) {
 	if state.Requested == nil || state.RequestedSeq != admitted.Requested {
 		return w, problem.New(problem.Denied, "the admission names a request that is not there")
 	}
-	w.Requested = *state.Requested
+	w.Requested, w.asked = *state.Requested, state.RequestedAt
 	if w.Permit, err = g.verify(ctx, w); err != nil {
 		return w, err
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/id"
 )
@@ -14,7 +13,7 @@ import (
 // Revoked is the reason of a call that ended because its grant was revoked.
 const Revoked = "the grant was revoked"
 
-// The causes of a call's context when what allowed or wanted it is no more.
+// The causes of a call's end when what allowed or wanted it is no more.
 var (
 	errRevoked = problem.New(problem.Denied, Revoked)
 	errRemoved = problem.New(problem.Denied, "the agent or the connection was removed")
@@ -22,112 +21,139 @@ var (
 )
 
 // Stopped says why a context ended, when that is because what allowed or wanted the call is no more; "" otherwise.
-func Stopped(ctx context.Context) string {
+func Stopped(ctx context.Context) string { return StoppedBy(context.Cause(ctx)) }
+
+// StoppedBy says why Enter let nobody in, when that is because what allowed or wanted the call is no more; ""
+// otherwise.
+func StoppedBy(err error) string {
 	for _, why := range []*problem.Error{errRevoked, errRemoved, errRunEnds} {
-		if errors.Is(context.Cause(ctx), why) {
+		if errors.Is(err, why) {
 			return why.Message
 		}
 	}
 	return ""
 }
 
-// Enter notes that this process acts on a call. Its context ends when the grant is revoked or the run cancelled. Problems: denied when it
-// is revoked already, busy when this process acts on the call already.
+// Enter notes that this process acts on a call. Its context ends when the grant is revoked, the agent or the connection
+// removed, or the run cancelled; when that is so already, StoppedBy says it of the error. Problems: busy when this
+// process acts on the call already.
 func (g *Gate) Enter(ctx context.Context, w *Work) (context.Context, func(), error) {
-	return g.grants.enter(ctx, w)
+	if !g.hearing.had(g.conn, w.asked) {
+		over, err := g.RunOver(ctx, w.Tenant, w.Admitted.Run)
+		if err != nil {
+			return nil, nil, err
+		}
+		if over {
+			return nil, nil, errRunEnds
+		}
+	}
+	return g.flights.enter(ctx, w)
 }
 
-// grants knows which grants are active and which calls are in flight under them, so that a revocation reaches every
-// one: a call either finds its grant revoked when it enters, or is there to be cancelled.
-type grants struct {
-	mu     sync.Mutex
-	state  map[grantKey]grantState
-	flying map[id.Call]flight
+// flights knows what calls rest on and which are in flight, so that an end reaches every one: a call either finds what
+// it rests on gone when it enters, or is there to be cancelled.
+type flights struct {
+	mu        sync.Mutex
+	standing  map[thing]standing
+	cancelled map[thing]struct{} // the runs that were cancelled last
+	oldest    []thing            // the same, in order
+	flying    map[id.Call]flight
 }
 
-type grantKey struct {
+// maxCancelled is how many cancelled runs are remembered: those of far more time than passes between a cancellation and
+// the last calls of its run.
+const maxCancelled = 4096
+
+// thing is what calls rest on: a grant, an agent, a connection or a run. Their ids are told apart by their prefix.
+type thing struct {
 	tenant id.Tenant
-	grant  id.Grant
+	id     string
 }
 
-type grantState struct {
+type standing struct {
 	seq    uint64
-	active bool
+	stands bool
 }
 
 type flight struct {
-	under      grantKey
-	run        id.Run
-	agent      id.Agent
-	connection id.Connection
-	cancel     context.CancelCauseFunc
+	grant, agent, connection, run thing
+	swept                         bool // it was in flight at the last sweep
+	cancel                        context.CancelCauseFunc
 }
 
-func newGrants() *grants {
-	return &grants{state: map[grantKey]grantState{}, flying: map[id.Call]flight{}}
+func newFlights() *flights {
+	return &flights{standing: map[thing]standing{}, cancelled: map[thing]struct{}{}, flying: map[id.Call]flight{}}
 }
 
-func (g *grants) set(tenant id.Tenant, grant id.Grant, seq uint64, active bool) {
-	k := grantKey{tenant, grant}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.state[k].seq >= seq {
+// set notes what the control stream says of a grant, an agent or a connection at a sequence. The highest counts.
+func (f *flights) set(t thing, seq uint64, stands bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.standing[t].seq >= seq {
 		return
 	}
-	g.state[k] = grantState{seq, active}
-	if active {
+	f.standing[t] = standing{seq, stands}
+	if stands {
 		return
 	}
-	g.cancel(errRevoked, func(f flight) bool { return f.under == k })
+	f.end(errRevoked, func(x flight) bool { return x.grant == t })
+	f.end(errRemoved, func(x flight) bool { return x.agent == t || x.connection == t })
 }
 
-// removed cancels what is in flight for an agent, or over a connection, that is no more.
-func (g *grants) removed(tenant id.Tenant, a id.Agent, c id.Connection) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.cancel(errRemoved, func(f flight) bool {
-		return f.under.tenant == tenant && (a != "" && f.agent == a || c != "" && f.connection == c)
-	})
+// cancelRun notes that a run was cancelled.
+func (f *flights) cancelRun(run thing) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.cancelled[run]; !known {
+		if len(f.oldest) == maxCancelled {
+			delete(f.cancelled, f.oldest[0])
+			f.oldest = f.oldest[1:]
+		}
+		f.cancelled[run] = struct{}{}
+		f.oldest = append(f.oldest, run)
+	}
+	f.end(errRunEnds, func(x flight) bool { return x.run == run })
 }
 
-func (g *grants) cancel(why error, which func(flight) bool) {
-	for _, f := range g.flying {
-		if which(f) {
-			f.cancel(why)
+func (f *flights) end(why error, which func(flight) bool) {
+	for _, x := range f.flying {
+		if which(x) {
+			x.cancel(why)
 		}
 	}
 }
 
-// OnRunCancelled hears run.cancelled and stops what this process does for that run. A call that is admitted later has
-// its outcome all the same, and no run to use it.
-func (g *Gate) OnRunCancelled(_ context.Context, h bus.Heard) error {
-	g.grants.cancelRun(h.At.Tenant, id.Run(h.At.Key))
-	return nil
-}
-
-func (g *grants) cancelRun(tenant id.Tenant, run id.Run) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.cancel(errRunEnds, func(f flight) bool { return f.under.tenant == tenant && f.run == run })
-}
-
-func (g *grants) enter(ctx context.Context, w *Work) (context.Context, func(), error) {
-	k, c := grantKey{w.Tenant, w.Admitted.Grant}, w.Admitted.Call
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.state[k].active {
+func (f *flights) enter(ctx context.Context, w *Work) (context.Context, func(), error) {
+	of := func(id string) thing { return thing{w.Tenant, id} }
+	connection, _, _ := strings.Cut(w.Requested.Tool, ".")
+	x := flight{grant: of(string(w.Admitted.Grant)), agent: of(string(w.Requested.Agent)), connection: of("con_" + connection), run: of(string(w.Admitted.Run))}
+	c := w.Admitted.Call
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, over := f.cancelled[x.run]
+	switch {
+	case !f.standing[x.grant].stands:
 		return nil, nil, errRevoked
+	case f.gone(x.agent) || f.gone(x.connection):
+		return nil, nil, errRemoved
+	case over:
+		return nil, nil, errRunEnds
 	}
-	if _, twice := g.flying[c]; twice {
+	if _, twice := f.flying[c]; twice {
 		return nil, nil, problem.New(problem.Busy, "%s is being acted on already", c)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	name, _, _ := strings.Cut(w.Requested.Tool, ".")
-	g.flying[c] = flight{k, w.Admitted.Run, w.Requested.Agent, id.Connection("con_" + name), cancel}
+	ctx, x.cancel = context.WithCancelCause(ctx)
+	f.flying[c] = x
 	return ctx, func() {
-		g.mu.Lock()
-		delete(g.flying, c)
-		g.mu.Unlock()
-		cancel(nil)
+		f.mu.Lock()
+		delete(f.flying, c)
+		f.mu.Unlock()
+		x.cancel(nil)
 	}, nil
+}
+
+// gone says that a thing was there and is no more.
+func (f *flights) gone(t thing) bool {
+	s, known := f.standing[t]
+	return known && !s.stands
 }

@@ -49,6 +49,7 @@ type question struct {
 }
 
 type answer struct {
+	Life    string          `json:"life"` // of the instance that answers
 	Problem *problem.Detail `json:"problem,omitempty"`
 	Body    json.RawMessage `json:"body,omitempty"`
 }
@@ -117,8 +118,13 @@ func Serve(conn *bus.Conn, service schemas.Service, version string, log *slog.Lo
 
 // Handle answers method, which has to be in the catalogue of RPCs.
 func Handle[Q, A any](s *Server, method string, decide func(context.Context, Caller, Q) (A, error)) error {
-	if !known(s.service, method) {
+	asking, ok := schemas.FindAsking(s.service, method)
+	if !ok {
 		return fmt.Errorf("rpc: %s.%s is not in the catalogue", s.service, method)
+	}
+	options := []micro.EndpointOpt{micro.WithEndpointSubject(bus.RPCSubject(string(s.service), method, "*"))}
+	if asking.Each {
+		options = append(options, micro.WithEndpointQueueGroupDisabled())
 	}
 	err := s.micro.AddEndpoint(strings.ReplaceAll(method, "_", "-"), micro.HandlerFunc(func(r micro.Request) {
 		if !s.admit(r) {
@@ -128,7 +134,7 @@ func Handle[Q, A any](s *Server, method string, decide func(context.Context, Cal
 			defer func() { <-s.slots }()
 			serve(s, method, r, decide)
 		})
-	}), micro.WithEndpointSubject(bus.RPCSubject(string(s.service), method, "*")))
+	}), options...)
 	if err != nil {
 		return fmt.Errorf("rpc %s.%s: %w", s.service, method, err)
 	}
@@ -218,6 +224,7 @@ func respond(s *Server, r micro.Request, body any, err error) {
 		d := problem.DetailOf(err)
 		a = answer{Problem: &d}
 	}
+	a.Life = s.conn.Life()
 	raw, err := json.Marshal(a)
 	if err == nil {
 		err = r.Respond(raw)
@@ -225,59 +232,4 @@ func respond(s *Server, r micro.Request, body any, err error) {
 	if err != nil {
 		s.log.Warn("rpc answer", "subject", r.Subject(), "err", err)
 	}
-}
-
-func known(service schemas.Service, method string) bool {
-	for _, a := range schemas.Askings() {
-		if a.Service == service && a.Method == method {
-			return true
-		}
-	}
-	return false
-}
-
-// Ask asks service a question as caller and waits for the answer, at most 10 s when ctx has no deadline.
-func Ask[A, Q any](ctx context.Context, conn *bus.Conn, service schemas.Service, method string, caller Caller, body Q) (A, error) {
-	var zero A
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return zero, problem.Wrap(err, problem.Invalid, "the question to %s.%s cannot be written", service, method)
-	}
-	if raw, err = json.Marshal(question{Caller: caller, Body: raw}); err != nil {
-		return zero, problem.Wrap(err, problem.Invalid, "the question to %s.%s cannot be written", service, method)
-	}
-	if _, has := ctx.Deadline(); !has {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, defaultWait)
-		defer cancel()
-	}
-	subject := bus.RPCSubject(string(service), method, conn.User())
-	ctx, forget := conn.Guard(ctx, subject)
-	defer forget()
-	ctx, span := otel.Tracer("execwarden/rpc").Start(ctx, "ask "+string(service)+"."+method, trace.WithSpanKind(trace.SpanKindClient))
-	defer span.End()
-	msg := &nats.Msg{Subject: subject, Data: raw, Header: nats.Header{}}
-	bus.Inject(ctx, msg.Header)
-	reply, err := conn.NC.RequestMsgWithContext(ctx, msg)
-	switch {
-	case problem.CodeOf(context.Cause(ctx)) == problem.BusDenied:
-		return zero, context.Cause(ctx)
-	case errors.Is(err, nats.ErrNoResponders):
-		return zero, problem.Wrap(err, problem.Unavailable, "%s is not running", service)
-	case err != nil && ctx.Err() != nil:
-		return zero, problem.Wrap(err, problem.Timeout, "%s did not answer %s in time", service, method)
-	case err != nil:
-		return zero, problem.Wrap(err, problem.Unavailable, "the bus does not carry the question to %s now", service)
-	}
-	var a answer
-	if err := json.Unmarshal(reply.Data, &a); err != nil {
-		return zero, problem.Wrap(err, problem.Internal, "%s.%s answered with what cannot be read", service, method)
-	}
-	if a.Problem != nil {
-		return zero, a.Problem.Err()
-	}
-	if err := json.Unmarshal(a.Body, &zero); err != nil {
-		return zero, problem.Wrap(err, problem.Internal, "%s.%s answered with what cannot be read", service, method)
-	}
-	return zero, nil
 }

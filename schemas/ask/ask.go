@@ -21,6 +21,14 @@ type Sequence struct {
 	Seq uint64 `json:"seq"`
 }
 
+// InForce says that nothing acts any more on what was before the event at a sequence of EW_CONTROL.
+type InForce struct {
+	Seq         uint64   `json:"seq"`
+	Heard       int      `json:"heard"`            // instances that have heard it
+	Fenced      []string `json:"fenced,omitempty"` // instances that have not, and start nothing until they have
+	ConfirmedMS float64  `json:"confirmed_ms"`     // how long that took, in milliseconds
+}
+
 // DefineConnection makes or changes a connection. Credential replaces the one that is there; empty keeps it.
 type DefineConnection struct {
 	Connection connection.Defined `json:"connection"`

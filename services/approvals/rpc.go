@@ -2,8 +2,8 @@ package approvals
 
 import (
 	"context"
-	"time"
 
+	"github.com/execwarden/execwarden/libs/barrier"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/grantcheck"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -44,46 +44,32 @@ func (s *Service) createGrant(ctx context.Context, who rpc.Caller, q ask.CreateG
 	return ask.Sequence{Seq: seq}, err
 }
 
-// revokeGrant returns when the broker has heard of it: from then on nothing starts under the grant.
-func (s *Service) revokeGrant(ctx context.Context, who rpc.Caller, q ask.RevokeGrant) (ask.Sequence, error) {
+// revokeGrant returns when the revocation is in force: from then on nothing starts under the grant.
+func (s *Service) revokeGrant(ctx context.Context, who rpc.Caller, q ask.RevokeGrant) (ask.InForce, error) {
 	if !member.Role(who.Role).MayConfigure() {
-		return ask.Sequence{}, problem.New(problem.Denied, "a %s may not revoke grants", who.Role)
+		return ask.InForce{}, problem.New(problem.Denied, "a %s may not revoke grants", who.Role)
 	}
 	if len(q.Reason) > maxNote || !valid[id.Grant](q.Grant) {
-		return ask.Sequence{}, problem.New(problem.Invalid, "a revocation needs a grant's id, and a reason of at most %d bytes", maxNote)
+		return ask.InForce{}, problem.New(problem.Invalid, "a revocation needs a grant's id, and a reason of at most %d bytes", maxNote)
 	}
 	last, active, err := s.grant(ctx, who.Tenant, q.Grant)
 	switch {
 	case err != nil:
-		return ask.Sequence{}, err
+		return ask.InForce{}, err
 	case last == 0:
-		return ask.Sequence{}, problem.New(problem.NotFound, "there is no grant %s", q.Grant)
+		return ask.InForce{}, problem.New(problem.NotFound, "there is no grant %s", q.Grant)
 	case active == nil:
-		// Revoked before; whoever asks again may do so because the broker had not confirmed it then.
-		return ask.Sequence{Seq: last}, s.confirm(ctx, who.Tenant, last)
+		// Revoked before; whoever asks again may do so because it could not be confirmed then.
+		return barrier.Wait(ctx, s.deps.Conn, who, last)
 	}
 	seq, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
 		Event:  grant.Revoked{Grant: q.Grant, Agent: active.Agent, Reason: q.Reason},
 		Tenant: who.Tenant, Key: string(q.Grant), Actor: who.Actor,
 	}, last)
 	if err != nil {
-		return ask.Sequence{}, err
+		return ask.InForce{}, err
 	}
-	return ask.Sequence{Seq: seq}, s.confirm(ctx, who.Tenant, seq)
-}
-
-// confirmWithin is how long the broker's word is waited for: less than those wait who ask us, so that they are told.
-const confirmWithin = 5 * time.Second
-
-// confirm waits until the broker has heard a revocation.
-func (s *Service) confirm(ctx context.Context, tenant id.Tenant, seq uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
-	defer cancel()
-	_, err := rpc.Ask[ask.Sequence](ctx, s.deps.Conn, schemas.Toolbroker, "barrier", rpc.Caller{Tenant: tenant, Actor: actor}, ask.Sequence{Seq: seq})
-	if err != nil {
-		return problem.Wrap(err, problem.Pending, "the revocation is recorded, and the broker has not confirmed it yet; it admits nothing while it is not current")
-	}
-	return nil
+	return barrier.Wait(ctx, s.deps.Conn, who, seq)
 }
 
 // grant reads a grant's last sequence, and its state while it is active.

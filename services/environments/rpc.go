@@ -3,6 +3,7 @@ package environments
 import (
 	"context"
 
+	"github.com/execwarden/execwarden/libs/barrier"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
@@ -15,6 +16,7 @@ import (
 func (s *Service) answer() (*rpc.Server, error) {
 	return s.deps.Answer(
 		rpc.On("environment_define", s.define),
+		barrier.Answer(s.view),
 	)
 }
 

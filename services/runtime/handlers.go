@@ -33,14 +33,13 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 		return err
 	}
 	work, leave, err := s.gate.Enter(ctx, w)
-	switch problem.CodeOf(err) {
-	case "":
-		defer leave()
-	case problem.Denied:
-		return s.gate.Settle(ctx, w, s.cancelled(w, executor.Revoked))
-	default:
+	if why := executor.StoppedBy(err); why != "" {
+		return s.gate.Settle(ctx, w, s.cancelled(w, why))
+	}
+	if err != nil {
 		return err
 	}
+	defer leave()
 	// After Enter, so that a script whose grant is revoked ends although a call of it waits.
 	if err := s.heldCall(ctx, w); err != nil {
 		return err // a person still has to decide; a worker would only wait for them

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/execwarden/execwarden/libs/barrier"
 	"github.com/execwarden/execwarden/libs/boot"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/executor"
@@ -87,9 +88,13 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		return err
 	}
 	router.Hear("runtime_admitted", s.onAdmitted)
-	router.Hear("runtime_cancelled", s.gate.OnRunCancelled)
-	s.deps.Arrived()
+	questions, err := s.deps.Answer(barrier.Answer(s.view))
+	if err != nil {
+		return err
+	}
+	defer questions.Close()
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.gate.HearCancellations(ctx) })
 	group.Go(func() error { return s.view.Run(ctx) })
 	group.Go(func() error { return router.Run(ctx) })
 	return group.Wait()

@@ -76,6 +76,15 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 	if state.Requested == nil || state.RequestedSeq != a.seq || state.Held == nil || state.Settled() {
 		return nil // not a call that waits for this
 	}
+	if a.refusal == nil {
+		over, err := s.gate.RunOver(ctx, a.tenant, run)
+		if err != nil {
+			return err
+		}
+		if over {
+			a.refusal = problem.New(problem.Cancelled, "the run was cancelled before the call was approved")
+		}
+	}
 	a.request = *state.Requested
 	a.request.NotAfter = time.Time{} // waiting for a person does not count
 	return s.decide(ctx, a)

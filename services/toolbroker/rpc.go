@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/execwarden/execwarden/libs/barrier"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
@@ -25,7 +26,7 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("package_import", s.importPackage),
 		rpc.On("access_show", s.showAccess),
 		rpc.On("grant_simulate", s.simulateGrant),
-		rpc.On("barrier", s.barrier),
+		barrier.Answer(s.view),
 	)
 }
 
@@ -79,12 +80,4 @@ func (s *Service) visibleTools(_ context.Context, who rpc.Caller, q ask.Visibili
 		}
 	}
 	return out, nil
-}
-
-// barrier answers when this instance has heard the control stream up to a sequence.
-func (s *Service) barrier(ctx context.Context, _ rpc.Caller, q ask.Sequence) (ask.Sequence, error) {
-	if err := s.view.Wait(ctx, q.Seq); err != nil {
-		return ask.Sequence{}, err
-	}
-	return ask.Sequence{Seq: s.view.Seq()}, nil
 }

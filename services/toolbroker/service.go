@@ -122,7 +122,6 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	router.Hear("toolbroker_requested", s.onRequested)
 	router.Hear("toolbroker_approval", s.onApproval)
 	router.Hear("toolbroker_admitted", s.onAdmitted)
-	router.Hear("toolbroker_cancelled", s.gate.OnRunCancelled)
 	router.Hear("toolbroker_connection", s.onConnection)
 	defer s.providers.close()
 
@@ -130,6 +129,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.view.Run(ctx) })
 	group.Go(func() error { return router.Run(ctx) })
 	group.Go(func() error { s.relist(ctx); return nil })
+	group.Go(func() error { return s.gate.HearCancellations(ctx) })
 	return group.Wait()
 }
 

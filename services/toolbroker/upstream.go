@@ -21,14 +21,13 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 		return err
 	}
 	work, leave, err := s.gate.Enter(ctx, w)
-	switch problem.CodeOf(err) {
-	case "":
-		defer leave()
-	case problem.Denied:
-		return s.endRevoked(ctx, w)
-	default:
+	if why := executor.StoppedBy(err); why != "" {
+		return s.endStopped(ctx, w, why)
+	}
+	if err != nil {
 		return err
 	}
+	defer leave()
 	known := s.state.Known(w.Tenant, w.Requested.Agent, w.Requested.Tool)
 	name, short, _ := strings.Cut(w.Requested.Tool, ".")
 	def, ok := s.state.Connection(w.Tenant, name)
@@ -81,20 +80,20 @@ func (s *Service) settle(ctx context.Context, w *executor.Work, end ending) erro
 	return s.gate.Settle(ctx, w, call.Late{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Body: call.Result{Result: end.late.Content}})
 }
 
-// endRevoked ends a call whose grant was revoked before this process began it. Somebody may have begun it before, and
-// crashed: then nobody can say that it had no effect.
-func (s *Service) endRevoked(ctx context.Context, w *executor.Work) error {
+// endStopped ends a call that was stopped before this process began it. Somebody may have begun it before, and crashed:
+// then nobody can say that it had no effect.
+func (s *Service) endStopped(ctx context.Context, w *executor.Work, why string) error {
 	begun, err := s.gate.Claimed(ctx, w)
 	if err != nil {
 		return err
 	}
 	if !begun {
-		return s.gate.Settle(ctx, w, s.cancelled(w, executor.Revoked))
+		return s.gate.Settle(ctx, w, s.cancelled(w, why))
 	}
 	if _, err := s.gate.Claim(ctx, w); err != nil {
 		return err // its owner still lives, and says itself how it ended
 	}
-	return s.gate.Settle(ctx, w, s.unknown(w, "the grant was revoked, and an earlier attempt was cut off"))
+	return s.gate.Settle(ctx, w, s.unknown(w, why+", and an earlier attempt was cut off"))
 }
 
 // attempt makes the call once and says how it ended. An error is no outcome: the process is ending, or could not

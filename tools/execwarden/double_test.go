@@ -190,7 +190,7 @@ func (d *double) revoke(r *http.Request) (any, error) {
 	defer d.mu.Unlock()
 	name := r.PathValue("name")
 	if name == "slow-broker" {
-		return nil, problem.New(problem.Pending, "the revocation is recorded, and the broker has not confirmed it yet")
+		return nil, problem.New(problem.Pending, "the revocation is recorded, and it cannot be told yet who has heard it")
 	}
 	if d.things["grants"][name] == nil {
 		return nil, problem.New(problem.NotFound, "there is no grant grt_%s", name)
@@ -198,7 +198,7 @@ func (d *double) revoke(r *http.Request) (any, error) {
 	var in struct{ Reason string }
 	_ = json.NewDecoder(r.Body).Decode(&in)
 	d.revoked[name] = in.Reason
-	return client.Revocation{Seq: 8, ConfirmedMS: 4.5}, nil
+	return ask.InForce{Seq: 8, Heard: 3, Fenced: []string{"runtime/b-X"}, ConfirmedMS: 4.5}, nil
 }
 
 func (d *double) verify(*http.Request) (any, error) {

@@ -37,7 +37,7 @@ func Start(t testing.TB) *Bus {
 	ctx, stop := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := bus.ServeRewinds(ctx, b.Boot, log); err != nil {
+		if err := bus.ServeViews(ctx, b.Boot, log); err != nil {
 			t.Error(err)
 		}
 	})

@@ -86,7 +86,7 @@ func (h *house) start(ctx context.Context, dir string) error {
 	if err := bus.Provision(ctx, boss, bus.Layout{MaxBytes: layoutBytes}); err != nil {
 		return err
 	}
-	h.running.Go(func() error { return bus.ServeRewinds(ctx, boss, h.log) })
+	h.running.Go(func() error { return bus.ServeViews(ctx, boss, h.log) })
 	h.running.Go(func() error { return overhear(ctx, boss, string(schemas.Activity)) })
 
 	var brokerCfg toolbroker.Config

@@ -52,17 +52,22 @@ func (a *API) defineAgent(r *http.Request, who auth.Identity, body []byte) (ask.
 	return a.sayAgent(r.Context(), who, in.Defined)
 }
 
-func (a *API) removeAgent(r *http.Request, who auth.Identity, _ []byte) (ask.Sequence, error) {
+// removeAgent answers when nothing acts for the agent any more.
+func (a *API) removeAgent(r *http.Request, who auth.Identity, _ []byte) (ask.InForce, error) {
 	name, err := named[id.Agent](r)
 	if err != nil {
-		return ask.Sequence{}, err
+		return ask.InForce{}, err
 	}
 	def, ok := a.State.Agent(who.Tenant, name)
 	if !ok {
-		return ask.Sequence{}, problem.New(problem.NotFound, "there is no agent %s", name)
+		return ask.InForce{}, problem.New(problem.NotFound, "there is no agent %s", name)
 	}
 	def.Removed = true
-	return a.sayAgent(r.Context(), who, def)
+	said, err := a.sayAgent(r.Context(), who, def)
+	if err != nil {
+		return ask.InForce{}, err
+	}
+	return a.Peers.InForce(r.Context(), who, said.Seq)
 }
 
 func (a *API) sayAgent(ctx context.Context, who auth.Identity, def agent.Defined) (ask.Sequence, error) {

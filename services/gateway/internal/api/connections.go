@@ -50,7 +50,28 @@ func (a *API) defineConnection(r *http.Request, who auth.Identity, body []byte) 
 	if in.Connection, err = same(name, in.Connection); err != nil {
 		return ask.Sequence{}, err
 	}
+	if in.Removed {
+		return ask.Sequence{}, problem.New(problem.Invalid, "removed is not for definitions; delete the connection instead")
+	}
 	return a.Peers.DefineConnection(r.Context(), who, ask.DefineConnection{Connection: in.Defined, Credential: in.Credential})
+}
+
+// removeConnection answers when nothing reaches the provider over the connection any more.
+func (a *API) removeConnection(r *http.Request, who auth.Identity, _ []byte) (ask.InForce, error) {
+	name, err := named[id.Connection](r)
+	if err != nil {
+		return ask.InForce{}, err
+	}
+	def, ok := a.State.Connection(who.Tenant, name)
+	if !ok {
+		return ask.InForce{}, problem.New(problem.NotFound, "there is no connection %s", id.Name(name))
+	}
+	def.Removed = true
+	said, err := a.Peers.DefineConnection(r.Context(), who, ask.DefineConnection{Connection: def})
+	if err != nil {
+		return ask.InForce{}, err
+	}
+	return a.Peers.InForce(r.Context(), who, said.Seq)
 }
 
 // importPackage takes an archive with an API's description. The name of the document in it is in the query.

@@ -66,27 +66,22 @@ type revocation struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// revoked says when a revocation held: from then on the broker lets nothing start under the grant.
-type revoked struct {
-	Seq         uint64  `json:"seq"`
-	ConfirmedMS float64 `json:"confirmed_ms"`
-}
-
-func (a *API) revokeGrant(r *http.Request, who auth.Identity, body []byte) (revoked, error) {
+// revokeGrant answers how long it took, from asking on.
+func (a *API) revokeGrant(r *http.Request, who auth.Identity, body []byte) (ask.InForce, error) {
 	name, err := named[id.Grant](r)
 	if err != nil {
-		return revoked{}, err
+		return ask.InForce{}, err
 	}
 	in, err := readOptional[revocation](r, body)
 	if err != nil {
-		return revoked{}, err
+		return ask.InForce{}, err
 	}
 	began := time.Now()
-	seq, err := a.Peers.RevokeGrant(r.Context(), who, ask.RevokeGrant{Grant: name, Reason: in.Reason})
+	done, err := a.Peers.RevokeGrant(r.Context(), who, ask.RevokeGrant{Grant: name, Reason: in.Reason})
 	if err != nil {
-		return revoked{}, err
+		return ask.InForce{}, err
 	}
-	took := time.Since(began)
-	a.Peers.Seen(r.Context(), seq.Seq)
-	return revoked{Seq: seq.Seq, ConfirmedMS: float64(took.Microseconds()) / 1000}, nil
+	done.ConfirmedMS = float64(time.Since(began).Microseconds()) / 1000
+	a.Peers.Seen(r.Context(), done.Seq)
+	return done, nil
 }

@@ -127,6 +127,17 @@ func (s *State) Connections(of id.Tenant) []connection.Defined {
 	return list(s, of, func(t *tenant) map[id.Connection]connection.Defined { return t.connections }, func(c connection.Defined) bool { return !c.Removed })
 }
 
+// Connection gives a connection that was not removed.
+func (s *State) Connection(tenant id.Tenant, c id.Connection) (connection.Defined, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		def, ok := t.connections[c]
+		return def, ok && !def.Removed
+	}
+	return connection.Defined{}, false
+}
+
 // Tools lists the tools that a connection was last seen to have.
 func (s *State) Tools(of id.Tenant, c id.Connection) []connection.Tool {
 	s.mu.RLock()

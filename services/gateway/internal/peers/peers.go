@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/execwarden/execwarden/libs/barrier"
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/rpc"
@@ -60,9 +61,15 @@ func (p *Peers) CreateGrant(ctx context.Context, who auth.Identity, q ask.Create
 	return p.define(ctx, who, schemas.Approvals, "grant_create", q)
 }
 
-// RevokeGrant asks approvals, which answers when the broker has confirmed.
-func (p *Peers) RevokeGrant(ctx context.Context, who auth.Identity, q ask.RevokeGrant) (ask.Sequence, error) {
-	return rpc.Ask[ask.Sequence](ctx, p.conn, schemas.Approvals, "grant_revoke", who.Caller(), q)
+// InForce waits until nothing acts any more on what was before the control event at a sequence.
+func (p *Peers) InForce(ctx context.Context, who auth.Identity, seq uint64) (ask.InForce, error) {
+	p.Seen(ctx, seq)
+	return barrier.Wait(ctx, p.conn, who.Caller(), seq)
+}
+
+// RevokeGrant asks approvals, which answers when the revocation is in force.
+func (p *Peers) RevokeGrant(ctx context.Context, who auth.Identity, q ask.RevokeGrant) (ask.InForce, error) {
+	return rpc.Ask[ask.InForce](ctx, p.conn, schemas.Approvals, "grant_revoke", who.Caller(), q)
 }
 
 // ImportPackage keeps an upload where the broker finds it, and asks the broker to import it.

@@ -30,3 +30,8 @@ func (c *Client) PutAgent(ctx context.Context, a agent.Defined, modelKey string)
 func (c *Client) Access(ctx context.Context, name string) (ask.Access, error) {
 	return get[ask.Access](ctx, c, "/v1/agents/"+segment(name)+"/access", nil)
 }
+
+// RemoveAgent removes an agent.
+func (c *Client) RemoveAgent(ctx context.Context, name string) (ask.InForce, error) {
+	return send[ask.InForce](ctx, c, http.MethodDelete, "/v1/agents/"+segment(name), nil, nil)
+}

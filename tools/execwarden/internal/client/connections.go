@@ -35,6 +35,11 @@ func (c *Client) PutConnection(ctx context.Context, def connection.Defined, cred
 	return err
 }
 
+// RemoveConnection removes a connection.
+func (c *Client) RemoveConnection(ctx context.Context, name string) (ask.InForce, error) {
+	return send[ask.InForce](ctx, c, http.MethodDelete, "/v1/connections/"+segment(name), nil, nil)
+}
+
 // zipArchive is a request body that is not JSON.
 type zipArchive []byte
 

@@ -41,20 +41,14 @@ func (c *Client) PutGrant(ctx context.Context, g grant.Created) error {
 	return err
 }
 
-// Revocation is a revocation that the broker has confirmed: nothing starts under the grant any more.
-type Revocation struct {
-	Seq         uint64  `json:"seq"`
-	ConfirmedMS float64 `json:"confirmed_ms"`
-}
-
-// Took is how long it was until the broker had confirmed.
-func (r Revocation) Took() time.Duration {
+// Took is how long it was until a change was in force.
+func Took(r ask.InForce) time.Duration {
 	return time.Duration(r.ConfirmedMS * float64(time.Millisecond))
 }
 
 // Revoke ends a grant.
-func (c *Client) Revoke(ctx context.Context, name, reason string) (Revocation, error) {
-	return send[Revocation](ctx, c, http.MethodPost, "/v1/grants/"+segment(name)+"/revoke", nil, struct {
+func (c *Client) Revoke(ctx context.Context, name, reason string) (ask.InForce, error) {
+	return send[ask.InForce](ctx, c, http.MethodPost, "/v1/grants/"+segment(name)+"/revoke", nil, struct {
 		Reason string `json:"reason,omitempty"`
 	}{reason})
 }

@@ -43,7 +43,7 @@ func Provision(ctx context.Context, cfg Config, log *slog.Logger) error {
 	}
 	log.Info("streams and durables are there")
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return bus.ServeRewinds(ctx, conn, log) })
+	group.Go(func() error { return bus.ServeViews(ctx, conn, log) })
 	group.Go(func() error {
 		return boot.Serve(ctx, ops, boot.OpsHandler(prometheus.NewRegistry(), boot.NewHealth()), log)
 	})

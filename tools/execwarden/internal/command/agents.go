@@ -10,15 +10,18 @@ import (
 )
 
 func (a *app) agentsCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:     "agents",
-		Short:   "List agents",
+		Short:   "List agents, or remove one",
 		GroupID: groupConfig,
 		Args:    cobra.NoArgs,
 		Long:    exits("Lists agents: the identities that call tools.", nil),
 		Example: "  execwarden agents\n  execwarden agents -o json | jq -r '.agents[].agent'",
 		RunE:    listing(a, "agents", (*client.Client).Agents, agentGrid),
 	}
+	cmd.AddCommand(a.removing("an agent", `Removes an agent. It returns when that is in force: from then on none of its calls starts, and those in flight were told
+to stop.`, "  execwarden agents remove triage", (*client.Client).RemoveAgent))
+	return cmd
 }
 
 func agentGrid(list []agent.Defined) *render.Grid {

@@ -14,7 +14,7 @@ import (
 func (a *app) connectionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "connections",
-		Short:   "List connections and their tools, or import an API package",
+		Short:   "List connections and their tools, import an API package, or remove one",
 		GroupID: groupConfig,
 		Args:    cobra.NoArgs,
 		Long: exits(`Lists connections: the configured providers of tools. A credential is shown by its fingerprint only; the tools'
@@ -22,7 +22,8 @@ schemas are in -o json.`, nil),
 		Example: "  execwarden connections\n  execwarden connections -o json | jq -r '.connections[] | .tools[].name'",
 		RunE:    listing(a, "connections", (*client.Client).Connections, connectionGrid),
 	}
-	cmd.AddCommand(a.connectionsImportCommand())
+	cmd.AddCommand(a.connectionsImportCommand(), a.removing("a connection", `Removes a connection. It returns when that is in force: from then on nothing reaches the provider over it, and calls in
+flight were told to stop.`, "  execwarden connections remove github", (*client.Client).RemoveConnection))
 	return cmd
 }
 

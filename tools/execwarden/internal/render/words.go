@@ -64,7 +64,7 @@ func configured(ev schemas.Event) (string, Tone) {
 	case connection.Packaged:
 		return fmt.Sprintf("%s: package %s %s, %d operations", e.Connection, e.Name, e.Version, e.Operations), Plain
 	case connection.Listed:
-		return fmt.Sprintf("%s has %s", e.Connection, count(len(e.Body.Tools), "tool")), Plain
+		return fmt.Sprintf("%s has %s", e.Connection, Count(len(e.Body.Tools), "tool")), Plain
 	case grant.Created:
 		return fmt.Sprintf("%s lets %s call %s, approval %s", e.Grant, e.Agent, e.Selector.Tool, e.Approval) + until(e.ExpiresAt), Good
 	case grant.Revoked:
@@ -76,7 +76,7 @@ func configured(ev schemas.Event) (string, Tone) {
 	case session.Opened:
 		return fmt.Sprintf("%s of %s", e.Session, e.Agent), Plain
 	case ledger.Checkpointed:
-		return fmt.Sprintf("%s: %s, root %s", e.Stream, count(int(e.Size), "leaf"), e.Root), Plain
+		return fmt.Sprintf("%s: %s, root %s", e.Stream, Count(int(e.Size), "leaf"), e.Root), Plain
 	}
 	return "", Plain
 }
@@ -87,7 +87,7 @@ func happened(ev schemas.Event) (string, Tone) {
 	case hook.Received:
 		return fmt.Sprintf("%s: %s, %d bytes", e.Hook, e.Event, len(e.Body.Payload)), Plain
 	case hook.Routed:
-		return fmt.Sprintf("%s started %s", e.Delivery, count(len(e.Runs), "run")), Good
+		return fmt.Sprintf("%s started %s", e.Delivery, Count(len(e.Runs), "run")), Good
 	case hook.Ignored:
 		return sentence.Because(fmt.Sprintf("%s started nothing", e.Delivery), e.Reason), Plain
 	case run.Created:
@@ -167,7 +167,8 @@ func until(t time.Time) string {
 	return ", until " + Stamp(t)
 }
 
-func count(n int, noun string) string {
+// Count says how many of a thing there are.
+func Count(n int, noun string) string {
 	switch {
 	case n == 1:
 		return "1 " + noun

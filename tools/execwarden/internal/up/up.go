@@ -181,7 +181,7 @@ func startProvisioner(ctx context.Context, server *natsd.Server, log *slog.Logge
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it outlives the services, which may still ask
 	p := &provisioner{conn: conn, stop: cancel}
 	p.serving.Go(func() {
-		if err := bus.ServeRewinds(ctx, conn, log); err != nil {
+		if err := bus.ServeViews(ctx, conn, log); err != nil {
 			log.Error("rewinds", "err", err)
 		}
 	})

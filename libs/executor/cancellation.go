@@ -1,0 +1,113 @@
+package executor
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/run"
+)
+
+// sweepEvery is how often the runs of calls that take long are looked up, in case their cancellation was not heard.
+const sweepEvery = 2 * time.Second
+
+// HearCancellations stops what this process does for runs that are cancelled, until ctx ends. Every instance has to hear
+// each cancellation, which a durable gives to one: so it is heard as it is published, which may fail, and read from
+// the stream for what is in flight for long, which may not.
+func (g *Gate) HearCancellations(ctx context.Context) error {
+	sub, err := g.conn.NC.Subscribe(bus.RunCancelledSubject, func(m *nats.Msg) {
+		if at, err := schemas.ParseSubject(m.Subject); err == nil {
+			g.flights.cancelRun(thing{at.Tenant, at.Key})
+		}
+	})
+	if err != nil {
+		return problem.Wrap(err, problem.Unavailable, "the bus does not say which runs are cancelled")
+	}
+	defer func() { _ = sub.Unsubscribe() }()                // a connection that is gone has no subscription
+	if err := g.conn.NC.FlushWithContext(ctx); err == nil { // the server has the subscription
+		g.hearing.begin(g.conn)
+	}
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if g.hearing.lost(g.conn) && g.conn.NC.FlushWithContext(ctx) == nil { // it has it again
+			g.hearing.begin(g.conn)
+		}
+		for _, r := range g.flights.sweep() {
+			// An error is one of a bus that is away; the next sweep looks again.
+			if over, err := g.RunOver(ctx, r.tenant, id.Run(r.id)); err == nil && over {
+				g.flights.cancelRun(r)
+			}
+		}
+	}
+}
+
+// hearing is since when a process hears every cancellation.
+type hearing struct {
+	mu         sync.Mutex
+	since      time.Time // zero: not yet
+	reconnects uint64    // of the bus, then
+}
+
+// skew is how far the clocks of two machines may be apart.
+const skew = time.Second
+
+func (h *hearing) begin(conn *bus.Conn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.reconnects, h.since = conn.NC.Stats().Reconnects, time.Now()
+}
+
+// lost says that the bus was away since.
+func (h *hearing) lost(conn *bus.Conn) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.since.IsZero() || h.reconnects != conn.NC.Stats().Reconnects
+}
+
+// had says that cancellations were heard since before a time, so that one of after it is known.
+func (h *hearing) had(conn *bus.Conn, at time.Time) bool {
+	if h.lost(conn) {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.since.Add(skew).Before(at)
+}
+
+// RunOver says whether a run was cancelled.
+func (g *Gate) RunOver(ctx context.Context, tenant id.Tenant, r id.Run) (bool, error) {
+	_, err := g.log.Last(ctx, schemas.Activity, schemas.SubjectOf(tenant, run.Cancelled{}.Kind(), string(r), "").String())
+	if problem.CodeOf(err) == problem.NotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// sweep gives the runs of the calls that were in flight at the last sweep too.
+func (f *flights) sweep() []thing {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	runs := map[thing]struct{}{}
+	for c, x := range f.flying {
+		if x.swept {
+			runs[x.run] = struct{}{}
+		}
+		x.swept = true
+		f.flying[c] = x
+	}
+	return slices.Collect(maps.Keys(runs))
+}
