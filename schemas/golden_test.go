@@ -75,7 +75,7 @@ var samples = []struct {
 	{"con_github", "", connection.Listed{Connection: "con_github", Body: connection.Tools{Tools: []connection.Tool{{Name: "add_issue_comment", Description: "Add a comment.", Schema: json.RawMessage(`{"type":"object"}`), Effect: connection.Probeable, Writes: true, ChangedAt: at}}}}},
 	{"grt_comment", "", grant.Created{Grant: "grt_comment", Agent: "agt_triage", Run: runA, Verdict: grant.Allow, Condition: "size(args.body) < 1000",
 		Selector: grant.Selector{Tool: "github.add_issue_comment", Methods: []string{"create"}, Effects: []connection.Effect{connection.Probeable}, Repos: []string{"acme/shop"}},
-		Approval: grant.When, ApproveWhen: "args.issue_number > 5", Quorum: 2, Approver: member.Admin, Limits: grant.Limits{Calls: 1000, PerRun: 5, PerMinute: 10}, Tainted: true, ExpiresAt: at.AddDate(0, 0, 7)}},
+		Approval: grant.When, ApproveWhen: "args.issue_number > 5", Quorum: 2, Approver: member.Admin, Limits: grant.Limits{Calls: 1000, PerRun: 5, PerMinute: 10, AtOnce: 4}, Tainted: true, ExpiresAt: at.AddDate(0, 0, 7)}},
 	{"grt_comment", "", grant.Revoked{Grant: "grt_comment", Agent: "agt_triage", Reason: "no longer needed"}},
 	{"trg_triage", "", trigger.Defined{Trigger: "trg_triage", Hook: "hook_github", Events: []string{"issues.opened"}, Repos: []string{"acme/shop"}, Agent: "agt_triage", Prompt: "Triage {{.Title}}", Removed: true}},
 	{"env_builder", "", environment.Registered{Environment: "env_builder", Driver: environment.Docker, Removed: true}},

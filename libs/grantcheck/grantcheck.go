@@ -74,9 +74,12 @@ func Faults(g grant.Created, now time.Time) (faults []Fault) {
 	if !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(now) {
 		fault("expires_at", "the grant would have expired already")
 	}
-	for field, n := range map[string]int{"calls": g.Limits.Calls, "per_run": g.Limits.PerRun, "per_minute": g.Limits.PerMinute} {
-		if n < 0 || n > maxLimit {
-			fault("limits", "limit %s of %d is outside [0, %d]", field, n, maxLimit)
+	for _, l := range []struct {
+		field   string
+		n, most int
+	}{{"calls", g.Limits.Calls, maxLimit}, {"per_run", g.Limits.PerRun, maxLimit}, {"per_minute", g.Limits.PerMinute, maxLimit}, {"at_once", g.Limits.AtOnce, grant.MaxAtOnce}} {
+		if l.n < 0 || l.n > l.most {
+			fault("limits", "limit %s of %d is outside [0, %d]", l.field, l.n, l.most)
 		}
 	}
 	for field, text := range map[string]string{"condition": g.Condition, "approve_when": g.ApproveWhen} {

@@ -64,7 +64,11 @@ type Limits struct {
 	Calls     int `json:"calls,omitempty"`      // over the grant's whole life
 	PerRun    int `json:"per_run,omitempty"`    // in one run
 	PerMinute int `json:"per_minute,omitempty"` // in any minute of the clock
+	AtOnce    int `json:"at_once,omitempty"`    // admitted and without their outcome; at most MaxAtOnce
 }
+
+// MaxAtOnce is the highest limit of calls at once: each of them is looked up when there seem to be as many.
+const MaxAtOnce = 256
 
 // Revoked ends a grant. From the moment it is acknowledged, no call starts under it.
 type Revoked struct {

@@ -126,7 +126,7 @@ func (s *Service) decide(ctx context.Context, a question) error {
 		return err
 	}
 	if d.Verdict == policy.Admit && d.Grant.Limits != (grant.Limits{}) {
-		reached, err := s.counters.Reserve(ctx, counter.Call{Tenant: a.tenant, Grant: d.GrantID(), Run: r.Run, Call: r.Call}, d.Grant.Limits)
+		reached, err := s.counters.Reserve(ctx, counter.Call{Tenant: a.tenant, Grant: d.GrantID(), Run: r.Run, Call: r.Call, Seq: a.seq}, d.Grant.Limits)
 		if err != nil {
 			return err
 		}

@@ -105,3 +105,27 @@ func TestRunCancelledBeforeTheBrokerStarted(t *testing.T) {
 		t.Errorf("%+v; GitHub was asked %d times", got, arrived.Load())
 	}
 }
+
+// A call that ends makes room for another under a grant that limits the calls at once.
+func TestCallsAtOnce(t *testing.T) {
+	h := start(t)
+	h.heard(h.Say(schemas.Approvals, eventlog.Draft{Key: "grt_read", Event: grant.Created{Grant: "grt_read", Agent: "agt_a", Approval: grant.Never, Limits: grant.Limits{AtOnce: 2},
+		Selector: grant.Selector{Tool: "github.issue_read", Repos: []string{"acme/shop"}}}}))
+	answer := make(chan struct{})
+	h.says(func(w http.ResponseWriter, _ *http.Request) {
+		<-answer
+		_, _ = w.Write([]byte(`{"number": 7}`))
+	})
+	for _, c := range []id.Call{"call_1", "call_2"} {
+		h.request(c, "github.issue_read", readArgs, nil)
+		await[call.Admitted](h, c)
+	}
+	h.request("call_3", "github.issue_read", readArgs, nil)
+	if got, _ := await[call.Refused](h, "call_3"); got.Code != string(problem.Busy) {
+		t.Errorf("%+v", got)
+	}
+	close(answer)
+	await[call.Finished](h, "call_1")
+	h.request("call_4", "github.issue_read", readArgs, nil)
+	await[call.Finished](h, "call_4")
+}

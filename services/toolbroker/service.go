@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/calls"
 	"github.com/execwarden/execwarden/libs/condition"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/executor"
@@ -100,7 +101,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	if s.vault, err = vault.Open(ctx, s.deps.Conn, s.deps.Master); err != nil {
 		return err
 	}
-	if s.counters, err = counter.Open(ctx, s.deps.Conn); err != nil {
+	if s.counters, err = counter.Open(ctx, s.deps.Conn, s.ended); err != nil {
 		return err
 	}
 	if err = s.gate.OpenClaims(ctx); err != nil {
@@ -142,6 +143,11 @@ func (s *Service) apply(e eventlog.Stored) {
 
 func (s *Service) credential(ctx context.Context, tenant id.Tenant, c id.Connection) (vault.Secret, error) {
 	return s.vault.Get(ctx, tenant, string(c))
+}
+
+func (s *Service) ended(ctx context.Context, c counter.Call) (bool, error) {
+	state, err := calls.Read(ctx, s.deps.Log, c.Tenant, c.Run, c.Call, c.Seq)
+	return err == nil && state.Outcome != nil, err
 }
 
 var _ boot.Service = (*Service)(nil)

@@ -1,6 +1,8 @@
 package counter
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -18,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t *testing.T, b *buskit.Bus) *Counters {
 	t.Helper()
-	c, err := Open(t.Context(), b.Conn(t, "toolbroker"))
+	c, err := Open(t.Context(), b.Conn(t, "toolbroker"), func(context.Context, Call) (bool, error) { return false, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,5 +90,53 @@ func TestLimitsPerRunAndMinute(t *testing.T) {
 	now = now.Add(2 * time.Second)
 	if !try("run_c", 6) {
 		t.Error("the next minute has places again")
+	}
+}
+
+// Of twenty calls that two brokers race with, four have a place at once; one that ends makes room for one more.
+func TestCallsAtOnceWithTwoBrokersRacing(t *testing.T) {
+	b := buskit.Start(t)
+	brokers := []*Counters{open(t, b), open(t, b)}
+	var over sync.Map
+	for _, c := range brokers {
+		c.ended = func(_ context.Context, c Call) (bool, error) {
+			_, ended := over.Load(c.Call)
+			return ended, nil
+		}
+	}
+	limits := grant.Limits{AtOnce: 4}
+	var got atomic.Int32
+	var in sync.Map
+	var wg sync.WaitGroup
+	for n := range 20 {
+		wg.Go(func() {
+			reached, err := brokers[n%2].Reserve(t.Context(), call(n), limits)
+			if err != nil {
+				t.Error(err)
+			}
+			if reached == "" {
+				got.Add(1)
+				in.Store(call(n).Call, true)
+			}
+		})
+	}
+	wg.Wait()
+	if got.Load() != 4 {
+		t.Fatalf("%d calls at once, want 4", got.Load())
+	}
+	in.Range(func(k, _ any) bool { over.Store(k, true); return false })
+	for n := range 2 {
+		reached, err := brokers[n].Reserve(t.Context(), call(100+n), limits)
+		if err != nil || (reached == "") != (n == 0) {
+			t.Errorf("call %d after one ended: %q, %v", n, reached, err)
+		}
+	}
+	if reached, err := brokers[1].Reserve(t.Context(), call(100), limits); err != nil || reached != "" {
+		t.Errorf("the same call again: %q, %v", reached, err)
+	}
+	// Whether a call has ended cannot be told: no place is given away.
+	brokers[0].ended = func(context.Context, Call) (bool, error) { return false, errors.New("away") }
+	if reached, err := brokers[0].Reserve(t.Context(), call(200), limits); err == nil || reached != "" {
+		t.Errorf("%q, %v", reached, err)
 	}
 }

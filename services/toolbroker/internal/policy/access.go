@@ -113,7 +113,7 @@ func describe(g Grant, t Tool) (word, text string) {
 	for _, l := range []struct {
 		n    int
 		what string
-	}{{g.Limits.Calls, "in all"}, {g.Limits.PerRun, "a run"}, {g.Limits.PerMinute, "a minute"}} {
+	}{{g.Limits.Calls, "in all"}, {g.Limits.PerRun, "a run"}, {g.Limits.PerMinute, "a minute"}, {g.Limits.AtOnce, "at once"}} {
 		if l.n > 0 {
 			bounds = append(bounds, fmt.Sprintf("at most %d %s", l.n, l.what))
 		}

@@ -34,6 +34,7 @@ type limitFields struct {
 	Calls     int `yaml:"calls"`
 	PerRun    int `yaml:"per_run"`
 	PerMinute int `yaml:"per_minute"`
+	AtOnce    int `yaml:"at_once"`
 }
 
 func buildGrant(d *document) (r Resource) {
@@ -45,7 +46,7 @@ func buildGrant(d *document) (r Resource) {
 		Grant: named[id.Grant](d), Agent: referTo[id.Agent](d, &r, Agent, "$.agent", f.Agent), Verdict: f.Verdict,
 		Selector:  grant.Selector{Tool: f.Tool, Methods: f.Methods, Effects: f.Effects, Repos: f.Repos},
 		Condition: f.Condition, Approval: f.Approval, ApproveWhen: f.ApproveWhen, Quorum: f.Quorum, Approver: f.Approver, Tainted: f.Tainted,
-		Limits: grant.Limits{Calls: f.Limits.Calls, PerRun: f.Limits.PerRun, PerMinute: f.Limits.PerMinute}, ExpiresAt: d.time("$.expires_at", f.ExpiresAt),
+		Limits: grant.Limits{Calls: f.Limits.Calls, PerRun: f.Limits.PerRun, PerMinute: f.Limits.PerMinute, AtOnce: f.Limits.AtOnce}, ExpiresAt: d.time("$.expires_at", f.ExpiresAt),
 	}
 	d.notEmpty("$.repos", len(f.Repos))
 	d.notEmpty("$.methods", len(f.Methods))
