@@ -88,7 +88,7 @@ var samples = []struct {
 	{string(runA), "", run.Created{Run: runA, Session: sessionA, Agent: triage, Trigger: "trg_triage", Hook: "dlv_3c4d5e", Taint: []string{"hook_github"}, Body: run.Prompt{Text: "Triage issue 7."}}},
 	{string(runA), "", run.ModelRequested{Run: runA, Step: 1, Attempt: 2, Digest: digestA, NotBefore: at.Add(2 * time.Second)}},
 	{string(runA), "", run.ModelCompleted{Run: runA, Step: 1, InputTokens: 812, OutputTokens: 64, Body: run.Answer{Text: "I will comment.", Raw: json.RawMessage(`[{"type":"thinking","signature":"c2ln"}]`),
-		Calls: []run.ToolUse{{ID: "toolu_1", Call: callA, Tool: "github.add_issue_comment", Args: args}}}}},
+		Calls: []run.ToolUse{{ID: "toolu_1", Call: callA, Tool: "github.add_issue_comment", Args: args, Via: "github.call_operation"}}}}},
 	{string(runA), "", run.ModelFailed{Run: runA, Step: 1, Attempt: 1, Code: "busy", Message: "the provider limits the rate", Retryable: true, RetryAfter: 2000}},
 	{string(runA), "", run.CancelRequested{Run: runA, Reason: "wrong issue"}},
 	{string(runA), "", run.Completed{Run: runA, Steps: 2, Calls: 1, Tokens: 1500, Body: run.Result{Text: "Commented."}}},

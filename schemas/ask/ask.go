@@ -175,7 +175,17 @@ type CancelRun struct {
 type Visibility struct {
 	Agent id.Agent `json:"agent"`
 	Run   id.Run   `json:"run,omitempty"`
+	As    Listing  `json:"as,omitempty"`
 }
+
+// Listing is how tools are listed.
+type Listing string
+
+// The ways to list. Empty is every tool with its description and schema, which may be more than an answer carries.
+const (
+	Folded Listing = "folded" // three tools stand for those of a connection that has too many, see connection.Folded
+	Names  Listing = "names"  // only names
+)
 
 // VisibleTool is a tool as an agent sees it.
 type VisibleTool struct {

@@ -71,6 +71,7 @@ type ToolUse struct {
 	Call id.Call         `json:"call"`
 	Tool string          `json:"tool"`
 	Args json.RawMessage `json:"args"`
+	Via  string          `json:"via,omitempty"` // the tool by which the model named Tool, where it did not call that itself
 }
 
 // ModelFailed is a model call that gave no whole answer.

@@ -83,7 +83,7 @@ func (s *Service) think(ctx context.Context, h bus.Heard, req run.ModelRequested
 
 func (s *Service) render(ctx context.Context, tenant id.Tenant, runID id.Run, state *loop.State) (model.Request, error) {
 	tools, err := rpc.Ask[ask.VisibleTools](ctx, s.deps.Conn, schemas.Toolbroker, "tools_visible",
-		rpc.Caller{Tenant: tenant, Actor: actor}, ask.Visibility{Agent: state.Created.Agent.Agent, Run: runID})
+		rpc.Caller{Tenant: tenant, Actor: actor}, ask.Visibility{Agent: state.Created.Agent.Agent, Run: runID, As: ask.Folded})
 	if err != nil {
 		return model.Request{}, err
 	}
@@ -217,10 +217,9 @@ func completed(req run.ModelRequested, a model.Answer) run.ModelCompleted {
 	c := run.ModelCompleted{Run: req.Run, Step: req.Step, InputTokens: int(a.Usage.InputTokens), OutputTokens: int(a.Usage.OutputTokens),
 		Body: run.Answer{Text: a.Text, Raw: a.Raw}}
 	for i, t := range a.ToolCalls {
-		c.Body.Calls = append(c.Body.Calls, run.ToolUse{
-			ID: t.ID, Tool: loop.ToolOf(t.Name), Args: t.Args,
-			Call: id.Derive[id.Call](string(req.Run), strconv.Itoa(req.Step), strconv.Itoa(i)),
-		})
+		use := loop.Use(t)
+		use.Call = id.Derive[id.Call](string(req.Run), strconv.Itoa(req.Step), strconv.Itoa(i))
+		c.Body.Calls = append(c.Body.Calls, use)
 	}
 	return c
 }

@@ -93,7 +93,7 @@ func waits(c id.Call) error { return problem.New(problem.Busy, "the script's cal
 // run runs the script once. An error is no outcome: the admission is to be heard again.
 func (s *Service) run(ctx context.Context, w *executor.Work, source string, now time.Time) (schemas.Event, error) {
 	visible, err := rpc.Ask[ask.VisibleTools](ctx, s.deps.Conn, schemas.Toolbroker, "tools_visible",
-		rpc.Caller{Tenant: w.Tenant, Actor: actor}, ask.Visibility{Agent: w.Requested.Agent, Run: w.Admitted.Run})
+		rpc.Caller{Tenant: w.Tenant, Actor: actor}, ask.Visibility{Agent: w.Requested.Agent, Run: w.Admitted.Run, As: ask.Names})
 	if err != nil {
 		return nil, err
 	}

@@ -125,7 +125,7 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	if err := beforeErr(); err != nil {
 		return err
 	}
-	if d.Verdict == policy.Admit && d.Grant.Limits != (grant.Limits{}) {
+	if d.Verdict == policy.Admit && !known.Tool.Folded && d.Grant.Limits != (grant.Limits{}) {
 		reached, err := s.counters.Reserve(ctx, counter.Call{Tenant: a.tenant, Grant: d.GrantID(), Run: r.Run, Call: r.Call, Seq: a.seq}, d.Grant.Limits)
 		if err != nil {
 			return err

@@ -16,7 +16,6 @@ import (
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
-	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
 )
 
 func (s *Service) answer() (*rpc.Server, error) {
@@ -67,17 +66,4 @@ func (s *Service) defineConnection(ctx context.Context, who rpc.Caller, q ask.De
 	}
 	seq, err := s.deps.Log.Append(ctx, eventlog.Draft{Event: def, Tenant: who.Tenant, Key: string(def.Connection), Actor: who.Actor})
 	return ask.Sequence{Seq: seq}, err
-}
-
-func (s *Service) visibleTools(_ context.Context, who rpc.Caller, q ask.Visibility) (ask.VisibleTools, error) {
-	if err := s.view.Current(); err != nil {
-		return ask.VisibleTools{}, err
-	}
-	out := ask.VisibleTools{Tools: []ask.VisibleTool{}}
-	for _, t := range s.state.Tools(who.Tenant) {
-		if policy.Visible(s.state.Known(who.Tenant, q.Agent, t.Full), q.Run, s.now()) {
-			out.Tools = append(out.Tools, ask.VisibleTool{Name: t.Full, Description: t.Description, Schema: t.Schema})
-		}
-	}
-	return out, nil
 }

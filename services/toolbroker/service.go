@@ -3,6 +3,7 @@ package toolbroker
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,6 +60,9 @@ type Service struct {
 	conditions condition.Cache
 	metrics    metrics
 
+	indexing sync.Mutex
+	indexes  map[connectionKey]indexed // of connections whose tools somebody searched
+
 	// Set by Run, before anything is heard.
 	vault    *vault.Vault
 	signer   *permit.Signer
@@ -75,7 +79,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now}
+	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, indexes: map[connectionKey]indexed{}}
 	s.state = control.New()
 	s.gate = executor.New(call.Upstream, deps.Conn, deps.Log, deps.Root)
 	s.view = deps.View(s.apply)

@@ -34,6 +34,9 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	if !ok || known.Tool == nil {
 		return s.gate.Refuse(ctx, w, problem.New(problem.NotFound, "connection %s, or its tool %s, is no more", name, short))
 	}
+	if known.Tool.Folded {
+		return s.gate.Settle(ctx, w, s.tell(w, def, short))
+	}
 	provider, err := s.providers.provider(w.Tenant, def)
 	if err != nil {
 		return s.gate.Refuse(ctx, w, err)

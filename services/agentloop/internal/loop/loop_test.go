@@ -310,3 +310,23 @@ func TestTaint(t *testing.T) {
 		t.Errorf("at %d and %d", s.RunSeq, s.CallSeq)
 	}
 }
+
+// An operation that the model calls by way of the tool that stands for many is requested as itself, and the model reads
+// back what it said.
+func TestOperationsByWayOfAnother(t *testing.T) {
+	said := model.ToolCall{ID: "t1", Name: "stripe__call_operation", Args: json.RawMessage(`{"tool":"PostCustomers","arguments":{"email":"a@example.com"}}`)}
+	use := loop.Use(said)
+	if use.Tool != "stripe.PostCustomers" || string(use.Args) != `{"email":"a@example.com"}` || use.Via != "stripe.call_operation" || use.ID != "t1" {
+		t.Fatalf("%+v", use)
+	}
+	s := &loop.State{Created: &run.Created{}, Steps: []loop.Step{{Completed: &run.ModelCompleted{Body: run.Answer{Calls: []run.ToolUse{use}}}}}}
+	if got := loop.Render(s, nil).Messages[1].ToolCalls; len(got) != 1 || got[0].Name != said.Name || string(got[0].Args) != string(said.Args) || got[0].ID != said.ID {
+		t.Errorf("%+v", got)
+	}
+	// What names no operation goes to the broker as it is, which says what is wrong.
+	for _, args := range []string{`{"tool":1}`, `[]`, `{"tool":"call_operation","arguments":{}}`, ``} {
+		if use := loop.Use(model.ToolCall{Name: "stripe__call_operation", Args: json.RawMessage(args)}); use.Via != "" || use.Tool != "stripe.call_operation" {
+			t.Errorf("%s: %+v", args, use)
+		}
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/services/agentloop/internal/model"
 )
 
@@ -36,7 +38,7 @@ func Render(s *State, tools []ask.VisibleTool) model.Request {
 		said := model.Message{Role: model.RoleAssistant, Text: answer.Text, Raw: answer.Raw}
 		results := model.Message{Role: model.RoleTool}
 		for _, use := range answer.Calls {
-			said.ToolCalls = append(said.ToolCalls, model.ToolCall{ID: use.ID, Name: wireName(use.Tool), Args: use.Args})
+			said.ToolCalls = append(said.ToolCalls, asSaid(use))
 			text, isError := "the call has no result", true
 			if state := s.Calls[use.Call]; state != nil && state.Outcome != nil {
 				text, isError = result(state.Outcome)
@@ -94,6 +96,32 @@ func clip(text string) string {
 		cut--
 	}
 	return text[:cut] + fmt.Sprintf("\n[shortened: %d of %d bytes are shown]", cut, len(text))
+}
+
+// Use is what the model means by a tool call. One that names another operation is the use of that one.
+func Use(t model.ToolCall) run.ToolUse {
+	use := run.ToolUse{ID: t.ID, Tool: ToolOf(t.Name), Args: t.Args}
+	name, short, _ := strings.Cut(use.Tool, ".")
+	if short != connection.CallOperation {
+		return use
+	}
+	if c, ok := connection.ParseOperationCall(t.Args); ok { // else the broker refuses it, and the model is told why
+		use.Via, use.Tool, use.Args = use.Tool, name+"."+c.Tool, c.Arguments
+	}
+	return use
+}
+
+// asSaid is a tool call as the model made it.
+func asSaid(use run.ToolUse) model.ToolCall {
+	t := model.ToolCall{ID: use.ID, Name: wireName(use.Tool), Args: use.Args}
+	if use.Via == "" {
+		return t
+	}
+	_, short, _ := strings.Cut(use.Tool, ".")
+	if raw, err := json.Marshal(connection.OperationCall{Tool: short, Arguments: use.Args}); err == nil {
+		t.Name, t.Args = wireName(use.Via), raw
+	}
+	return t
 }
 
 // wireName turns connection.tool into a name that models' protocols allow; ToolOf turns it back. A connection's name

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/execwarden/execwarden/services/toolbroker/internal/apipackage"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/folded"
 )
 
 // manifestOf takes every operation of an API.
@@ -187,7 +188,7 @@ func TestEverySchemaOfLargeDocuments(t *testing.T) {
 }
 
 func TestSearch(t *testing.T) {
-	indexes := map[spec]*apipackage.Index{}
+	indexes := map[spec]*folded.Index{}
 	for query, c := range map[string]struct {
 		spec spec
 		want string
@@ -206,10 +207,14 @@ func TestSearch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			x = apipackage.NewIndex(p)
+			tools, err := p.Tools()
+			if err != nil {
+				t.Fatal(err)
+			}
+			x = folded.NewIndex(tools)
 			indexes[c.spec] = x
 		}
-		hits := x.Search(query, 5)
+		hits := x.Search(query, 5, func(string) bool { return true })
 		var names []string
 		for _, h := range hits {
 			names = append(names, h.Tool)
@@ -217,7 +222,7 @@ func TestSearch(t *testing.T) {
 		if !slices.Contains(names, c.want) {
 			t.Errorf("%q finds %v, without %s", query, names, c.want)
 		}
-		if again := x.Search(query, 5); !slices.Equal(again, hits) {
+		if again := x.Search(query, 5, func(string) bool { return true }); !slices.Equal(again, hits) {
 			t.Errorf("%q finds other operations the second time", query)
 		}
 	}

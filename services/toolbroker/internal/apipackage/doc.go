@@ -6,7 +6,6 @@
 // the calls of a Package.
 //
 //	document + manifest --Import--> Package --New--> Provider
-//	                                   |  \--NewIndex--> search and describe, when there are too many tools to show
 //	                                   \--Diff--> what a new version changes, for the person who takes it
 //
 // A document is somebody else's text and is treated so. References lead only to files of its own bundle. They are

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/connection"
 )
 
 // A model sees a tool as <connection>__<tool>, and model APIs refuse names over 64 characters.
@@ -41,8 +42,8 @@ func nameTools(ops []Operation, manifest Manifest, previous *Package, prefix int
 			n.frozen[o.Key()] = o.Tool
 		}
 	}
-	for name := range metaNames {
-		n.taken[name] = "a tool of every API package"
+	for _, name := range []string{connection.SearchOperations, connection.DescribeOperation, connection.CallOperation} {
+		n.taken[name] = "a tool that stands for others"
 	}
 	left := make([]*Operation, 0, len(ops))
 	for i := range ops {

@@ -20,7 +20,6 @@ import (
 // Provider is one connection to an API.
 type Provider struct {
 	pkg    *Package
-	index  func() *Index // made when it is first asked
 	base   *url.URL
 	secret func(context.Context) (vault.Secret, error)
 	way    http.RoundTripper
@@ -38,8 +37,7 @@ func New(pkg *Package, secret func(context.Context) (vault.Secret, error), way h
 	if err != nil {
 		return nil, err
 	}
-	index := sync.OnceValue(func() *Index { return NewIndex(pkg) })
-	return &Provider{pkg: pkg, index: index, base: base, secret: secret, way: way, checkers: map[string]*checker{}}, nil
+	return &Provider{pkg: pkg, base: base, secret: secret, way: way, checkers: map[string]*checker{}}, nil
 }
 
 // Tools implements upstream.Provider.
@@ -47,9 +45,6 @@ func (p *Provider) Tools(context.Context) ([]connection.Tool, error) { return p.
 
 // Call implements upstream.Provider.
 func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, error) {
-	if metaNames[c.Tool] {
-		return p.index().call(c.Tool, c.Args)
-	}
 	o, ok := p.pkg.Operation(c.Tool)
 	if !ok {
 		return upstream.Result{}, problem.New(problem.NotFound, "API package %s has no tool %s", p.pkg.Name, c.Tool)

@@ -330,32 +330,3 @@ func TestIdempotencyAndProbe(t *testing.T) {
 		t.Error("a call without a probe is probed")
 	}
 }
-
-func TestMetaTools(t *testing.T) {
-	s := newStub(t)
-	p, _ := provider(t, s, document(things), nil)
-	found := mustCall(t, p, apipackage.SearchTool, `{"query":"read things","limit":1}`)
-	if string(found.Content) != `{"operations":[{"tool":"read","description":"Read a thing","effect":"pure","writes":false}]}` {
-		t.Error(string(found.Content))
-	}
-	if d := mustCall(t, p, apipackage.DescribeTool, `{"tool":"read"}`); !strings.Contains(string(d.Content), `"required":["id"]`) {
-		t.Error(string(d.Content))
-	}
-	_, err := call(t, p, apipackage.DescribeTool, `{"tool":"nosuch"}`)
-	wantError(t, err, "no operation")
-	_, err = call(t, p, apipackage.CallTool, `{"tool":"remove","arguments":{"id":"1"}}`)
-	if problem.CodeOf(err) != problem.Denied || len(s.got) > 0 {
-		t.Errorf("a call that was admitted under another name was made: %v", err)
-	}
-	pkg, _ := importAll(t, document(things), nil)
-	x := apipackage.NewIndex(pkg)
-	tool, args, err := x.Resolve(json.RawMessage(`{"tool":"remove","arguments":{"id":"1"}}`))
-	if err != nil || tool != "remove" || string(args) != `{"id":"1"}` {
-		t.Error(tool, string(args), err)
-	}
-	for _, bad := range []string{`{"tool":"nosuch"}`, `{"tool":"call_operation","arguments":{}}`, `{"tool":1}`, `{"tool":"remove","x":1}`, `[]`} {
-		if _, _, err := x.Resolve(json.RawMessage(bad)); err == nil {
-			t.Errorf("%s is resolved", bad)
-		}
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/folded"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
 )
 
@@ -89,6 +90,10 @@ func (s *State) Known(tenant id.Tenant, a id.Agent, tool string) policy.Known {
 		return policy.Known{}
 	}
 	k := policy.Known{Tool: t.tool(tool), Grants: t.grantsOf(a)}
+	if k.Tool != nil && k.Tool.Folded {
+		name, _, _ := strings.Cut(tool, ".")
+		k.Behind = t.toolsOf(id.Connection("con_" + name))
+	}
 	if def, ok := t.agents[a]; ok {
 		k.Agent = &def
 	}
@@ -147,21 +152,24 @@ func (s *State) Listed(tenant id.Tenant, c id.Connection) []connection.Tool {
 	return nil
 }
 
+// ToolsOf lists a connection's own tools.
+func (s *State) ToolsOf(tenant id.Tenant, c id.Connection) []policy.Tool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		return t.toolsOf(c)
+	}
+	return nil
+}
+
 // Tools lists every tool of a tenant by full name, built-in ones included.
 func (s *State) Tools(tenant id.Tenant) []policy.Tool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	out := slices.Clone(builtin)
 	if t := s.tenants[tenant]; t != nil {
-		for c, tools := range t.tools {
-			if def := t.connections[c]; def.Connection == "" || def.Removed {
-				continue
-			}
-			for _, tool := range tools {
-				if full := t.tool(id.Name(c) + "." + tool.Name); full != nil {
-					out = append(out, *full)
-				}
-			}
+		for c := range t.tools {
+			out = append(out, t.toolsOf(c)...)
 		}
 	}
 	slices.SortFunc(out, func(a, b policy.Tool) int { return cmp.Compare(a.Full, b.Full) })
@@ -180,12 +188,32 @@ func (t *tenant) tool(full string) *policy.Tool {
 	if !ok || !defined || def.Removed {
 		return nil
 	}
-	for _, tool := range t.tools[con] {
-		if tool.Name == short {
-			return &policy.Tool{Tool: tool, Full: full, Route: call.Upstream, GitHub: def.Type == connection.GitHub && aboutRepo(tool)}
-		}
+	tools := t.tools[con]
+	if i := slices.IndexFunc(tools, func(t connection.Tool) bool { return t.Name == short }); i >= 0 {
+		return policyTool(def, tools[i])
+	}
+	if connection.Folded(short) && len(tools) >= folded.From {
+		three := folded.Tools()
+		i := slices.IndexFunc(three, func(t connection.Tool) bool { return t.Name == short })
+		return &policy.Tool{Tool: three[i], Full: full, Route: call.Upstream, Folded: true}
 	}
 	return nil
+}
+
+// toolsOf lists a connection's own tools.
+func (t *tenant) toolsOf(c id.Connection) (out []policy.Tool) {
+	def := t.connections[c]
+	if def.Connection == "" || def.Removed {
+		return nil
+	}
+	for _, tool := range t.tools[c] {
+		out = append(out, *policyTool(def, tool))
+	}
+	return out
+}
+
+func policyTool(def connection.Defined, t connection.Tool) *policy.Tool {
+	return &policy.Tool{Tool: t, Full: id.Name(def.Connection) + "." + t.Name, Route: call.Upstream, GitHub: def.Type == connection.GitHub && aboutRepo(t)}
 }
 
 // aboutRepo says whether a tool has the arguments that a grant's repos bound. One whose schema cannot be read counts as

@@ -185,5 +185,5 @@ func validName(n string) bool {
 			return false
 		}
 	}
-	return n != "" && len(n) <= 64
+	return n != "" && len(n) <= 64 && !connection.Folded(n)
 }

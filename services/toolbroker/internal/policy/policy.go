@@ -24,6 +24,7 @@ type Tool struct {
 	Full   string // connection.tool
 	Route  call.Route
 	GitHub bool // has owner and repo arguments that a grant's repos bound
+	Folded bool // stands for the other tools of its connection: see connection.Folded
 }
 
 // Grant is an active grant and the control sequence that made it what it is.
@@ -38,6 +39,7 @@ type Known struct {
 	Agent  *agent.Defined // nil: no such agent
 	Tool   *Tool          // nil: no such tool
 	Grants []Grant        // the agent's active grants, those that deny included
+	Behind []Tool         // what Tool stands for, when it is folded
 }
 
 // Request is one call to decide.
@@ -96,6 +98,9 @@ func Decide(k Known, r Request, conditions Conditions, now time.Time) Decision {
 	case k.Tool.Route == call.Script && !k.Agent.Runtime.Enabled:
 		return refuse(problem.Denied, "the agent's runtime is off")
 	}
+	if k.Tool.Folded {
+		return folded(k, r.Run, now)
+	}
 	c := considered{Known: k, Request: r, conditions: conditions, now: now}
 	best := refuse(problem.Denied, "no active grant of this agent selects the tool")
 	for _, g := range k.Grants {
@@ -119,6 +124,25 @@ func Decide(k Known, r Request, conditions Conditions, now time.Time) Decision {
 			Reason: "what was approved is not what would run now; ask again"}
 	}
 	return best
+}
+
+// folded decides on a tool that stands for others. It tells of them and does nothing else, so whoever may call one of
+// them may ask, under the grant that allows it, and without using any of its limits.
+func folded(k Known, run id.Run, now time.Time) Decision {
+	if k.Tool.Name == connection.CallOperation {
+		return refuse(problem.Invalid, connection.CallOperation+" has to name an operation and its arguments")
+	}
+	for _, t := range k.Behind {
+		if !Visible(Known{Agent: k.Agent, Tool: &t, Grants: k.Grants}, run, now) {
+			continue
+		}
+		for _, g := range k.Grants {
+			if g.Verdict != grant.Deny && Selects(g, t, run, now) {
+				return Decision{Verdict: Admit, Grant: &g, Reason: "granted: " + t.Full + " is among what it tells of"}
+			}
+		}
+	}
+	return refuse(problem.Denied, "no active grant of this agent selects any tool of the connection")
 }
 
 // considered is one call while its grants are looked at.
@@ -207,6 +231,9 @@ func (c considered) wants(g Grant) string {
 func Visible(k Known, run id.Run, now time.Time) bool {
 	if k.Agent == nil || k.Agent.Removed || k.Tool == nil || k.Tool.Route == call.Script && !k.Agent.Runtime.Enabled {
 		return false
+	}
+	if k.Tool.Folded {
+		return slices.ContainsFunc(k.Behind, func(t Tool) bool { return Visible(Known{Agent: k.Agent, Tool: &t, Grants: k.Grants}, run, now) })
 	}
 	visible := false
 	for _, g := range k.Grants {

@@ -1,8 +1,7 @@
-package apipackage
+package folded
 
 import (
 	"cmp"
-	"encoding/json"
 	"math"
 	"slices"
 	"strings"
@@ -12,17 +11,17 @@ import (
 	"github.com/execwarden/execwarden/schemas/connection"
 )
 
-// Index finds operations by words, for packages with more of them than a model can be shown.
+// Index finds a connection's tools by words.
 type Index struct {
-	pkg    *Package
+	tools  []connection.Tool
 	words  map[string][]posting
-	length []int // of an operation's name and path, in words
+	length []int // of a tool's name, in words
 }
 
-// posting says how much a word says about an operation.
+// posting says how much a word says about a tool.
 type posting struct {
-	operation int
-	weight    float64
+	tool   int
+	weight float64
 }
 
 // Hit is an operation that was found.
@@ -37,33 +36,30 @@ type Hit struct {
 const (
 	inName        = 4.0
 	inTitle       = 3.0 // the first line of the description
-	inRoute       = 2.0
-	inTag         = 2.0
 	inDescription = 1.0
 )
 
 // maxHits is how many operations a search gives at most.
 const maxHits = 50
 
-// NewIndex makes the index of a package.
-func NewIndex(p *Package) *Index {
-	x := &Index{pkg: p, words: map[string][]posting{}}
-	for i := range p.Operations {
-		o := &p.Operations[i]
+// maxShown is how much of a description a search shows, in bytes.
+const maxShown = 300
+
+// NewIndex makes the index of a connection's tools.
+func NewIndex(tools []connection.Tool) *Index {
+	x := &Index{tools: tools, words: map[string][]posting{}}
+	for i, t := range tools {
 		weights := map[string]float64{}
 		add := func(text string, weight float64) {
 			for _, w := range wordsOf(text) {
 				weights[w] = max(weights[w], weight)
 			}
 		}
-		title, _, _ := strings.Cut(o.Description, "\n")
+		title, _, _ := strings.Cut(t.Description, "\n")
 		add(title, inTitle)
-		add(o.Description, inDescription)
-		add(o.Route(), inRoute)
-		add(strings.Join(o.Tags, " "), inTag)
-		add(o.Tool, inName)
-		add(o.ID, inName)
-		x.length = append(x.length, len(wordsOf(o.Tool))+len(wordsOf(o.Route())))
+		add(t.Description, inDescription)
+		add(t.Name, inName)
+		x.length = append(x.length, len(wordsOf(t.Name))+len(wordsOf(title)))
 		for w, weight := range weights {
 			x.words[w] = append(x.words[w], posting{i, weight})
 		}
@@ -71,9 +67,9 @@ func NewIndex(p *Package) *Index {
 	return x
 }
 
-// Search gives the operations that a query's words say most about, the best first. A rare word counts more; a word that
+// Search gives the tools that a query's words say most about, of those that are allowed, the best first. A rare word counts more; a word that
 // begins another one counts half.
-func (x *Index) Search(query string, limit int) []Hit {
+func (x *Index) Search(query string, limit int, allowed func(string) bool) []Hit {
 	if limit <= 0 || limit > maxHits {
 		limit = maxHits
 	}
@@ -85,7 +81,7 @@ func (x *Index) Search(query string, limit int) []Hit {
 		said := map[int]float64{}
 		count := func(postings []posting, part float64) {
 			for _, p := range postings {
-				said[p.operation] = max(said[p.operation], part*p.weight)
+				said[p.tool] = max(said[p.tool], part*p.weight)
 			}
 		}
 		count(x.words[w], 1)
@@ -96,7 +92,7 @@ func (x *Index) Search(query string, limit int) []Hit {
 				}
 			}
 		}
-		rare := math.Log(1 + float64(len(x.pkg.Operations))/float64(max(len(said), 1)))
+		rare := math.Log(1 + float64(len(x.tools))/float64(max(len(said), 1)))
 		for i, weight := range said {
 			scores[i] += rare * weight
 		}
@@ -109,25 +105,30 @@ func (x *Index) Search(query string, limit int) []Hit {
 		found = append(found, i)
 	}
 	slices.SortFunc(found, func(a, b int) int { return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(a, b)) })
-	hits := make([]Hit, 0, min(len(found), limit))
-	for _, i := range found[:min(len(found), limit)] {
-		o := &x.pkg.Operations[i]
-		hits = append(hits, Hit{o.Tool, clip(o.Description, maxArgDescription), o.Effect, o.Writes})
+	hits := []Hit{}
+	for _, i := range found {
+		if t := x.tools[i]; len(hits) < limit && allowed(t.Name) {
+			hits = append(hits, Hit{t.Name, shorten(t.Description), t.Effect, t.Writes})
+		}
 	}
 	return hits
 }
 
-// Describe gives one operation as the tool that it is.
-func (x *Index) Describe(tool string) (connection.Tool, error) {
-	o, ok := x.pkg.Operation(tool)
-	if !ok {
-		return connection.Tool{}, problem.New(problem.NotFound, "there is no operation %.80q; search_operations finds them", tool)
+// Describe gives one tool, if it is allowed.
+func (x *Index) Describe(tool string, allowed func(string) bool) (connection.Tool, error) {
+	i := slices.IndexFunc(x.tools, func(t connection.Tool) bool { return t.Name == tool })
+	if i < 0 || !allowed(tool) {
+		return connection.Tool{}, problem.New(problem.NotFound, "there is no operation %.80q that this agent may call; %s finds them", tool, connection.SearchOperations)
 	}
-	schema, err := json.Marshal(x.pkg.inputOf(o))
-	if err != nil {
-		return connection.Tool{}, problem.Wrap(err, problem.Internal, "the schema of %s cannot be written", tool)
+	return x.tools[i], nil
+}
+
+// shorten cuts a description at a character's border.
+func shorten(text string) string {
+	if len(text) <= maxShown {
+		return text
 	}
-	return connection.Tool{Name: o.Tool, Description: o.Description, Schema: schema, Effect: o.Effect, Writes: o.Writes}, nil
+	return strings.ToValidUTF8(text[:maxShown], "") + "…"
 }
 
 // wordsOf takes a text apart at everything that is no letter or digit, and where an upper case letter begins a word.

@@ -1,0 +1,93 @@
+package toolbroker
+
+import (
+	"context"
+	"strings"
+
+	"github.com/execwarden/execwarden/libs/executor"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/folded"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
+)
+
+func (s *Service) visibleTools(_ context.Context, who rpc.Caller, q ask.Visibility) (ask.VisibleTools, error) {
+	if err := s.view.Current(); err != nil {
+		return ask.VisibleTools{}, err
+	}
+	if q.As != "" && q.As != ask.Folded && q.As != ask.Names {
+		return ask.VisibleTools{}, problem.New(problem.Invalid, "tools are listed as %s or %s", ask.Folded, ask.Names)
+	}
+	var visible []policy.Tool
+	known := s.state.Known(who.Tenant, q.Agent, "")
+	of := map[string]int{} // by connection
+	for _, t := range s.state.Tools(who.Tenant) {
+		known.Tool = &t
+		if policy.Visible(known, q.Run, s.now()) {
+			visible = append(visible, t)
+			of[connectionOf(t.Full)]++
+		}
+	}
+	out := ask.VisibleTools{Tools: []ask.VisibleTool{}}
+	for _, t := range visible {
+		name := connectionOf(t.Full)
+		switch n := of[name]; {
+		case q.As == ask.Names:
+			out.Tools = append(out.Tools, ask.VisibleTool{Name: t.Full})
+		case q.As != ask.Folded || n > 0 && n < folded.From:
+			out.Tools = append(out.Tools, ask.VisibleTool{Name: t.Full, Description: t.Description, Schema: t.Schema})
+		case n > 0: // the first of many, for which the three stand
+			for _, f := range folded.Tools() {
+				out.Tools = append(out.Tools, ask.VisibleTool{Name: name + "." + f.Name, Description: f.Description, Schema: f.Schema})
+			}
+			of[name] = 0
+		}
+	}
+	return out, nil
+}
+
+func connectionOf(full string) string {
+	name, _, _ := strings.Cut(full, ".")
+	return name
+}
+
+// tell answers a call of a tool that stands for others. It asks nothing of the provider, and what it tells is what the
+// agent would be shown anyway, so it taints nothing.
+func (s *Service) tell(w *executor.Work, def connection.Defined, tool string) schemas.Event {
+	known := s.state.Known(w.Tenant, w.Requested.Agent, "")
+	may := map[string]bool{}
+	for _, t := range s.state.ToolsOf(w.Tenant, def.Connection) {
+		known.Tool = &t
+		may[t.Name] = policy.Visible(known, w.Admitted.Run, s.now())
+	}
+	answer, err := s.index(w.Tenant, def.Connection).Answer(tool, w.Requested.Body.Args, func(tool string) bool { return may[tool] })
+	if err != nil {
+		d := problem.DetailOf(err)
+		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}
+	}
+	return call.Finished{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Body: call.Result{Result: answer}}
+}
+
+// indexed is the index of a connection's tools as they were listed last.
+type indexed struct {
+	tools []connection.Tool
+	*folded.Index
+}
+
+// index gives the index of a connection's tools. It is made when it is first asked and after each listing.
+func (s *Service) index(tenant id.Tenant, c id.Connection) *folded.Index {
+	tools, key := s.state.Listed(tenant, c), connectionKey{tenant, c}
+	s.indexing.Lock()
+	defer s.indexing.Unlock()
+	have, ok := s.indexes[key]
+	if !ok || len(have.tools) != len(tools) || len(tools) > 0 && &have.tools[0] != &tools[0] {
+		have = indexed{tools, folded.NewIndex(tools)}
+		s.indexes[key] = have
+	}
+	return have.Index
+}
