@@ -22,23 +22,34 @@ const maxPackageFiles = 64 << 20
 func (a *app) connectionsImportCommand() *cobra.Command {
 	var document, manifest string
 	cmd := &cobra.Command{
-		Use:   "import CONNECTION --document FILE|DIR --manifest FILE",
+		Use:   "import CONNECTION --document FILE|DIR|URL --manifest FILE",
 		Short: "Import the OpenAPI description of a connection of type api",
 		Args:  cobra.ExactArgs(1),
 		Long: exits(`Imports an OpenAPI 3 or Swagger 2 description: the operations that the manifest includes become tools of the
 connection. Nothing is granted by that. Importing again keeps the names of tools and shows what changed. A description in
-several files is a directory with openapi.yaml or openapi.json in it; references lead nowhere else.`, map[int]string{4: "there is no such connection of type api"}),
-		Example: "  execwarden connections import petstore --document openapi.json --manifest package.yaml",
+several files is a directory with openapi.yaml or openapi.json in it; references lead nowhere else. One at a URL is
+fetched by this command, over https, and never again.`, map[int]string{4: "there is no such connection of type api"}),
+		Example: "  execwarden connections import petstore --document openapi.json --manifest package.yaml\n" +
+			"  execwarden connections import petstore --document https://petstore3.swagger.io/api/v3/openapi.json --manifest package.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			archive, name, err := packArchive(document, manifest)
-			if err != nil {
-				return err
-			}
 			ctx, c, done, err := a.asking(cmd.Context(), "importing", answersWithin)
 			if err != nil {
 				return err
 			}
 			defer done()
+			file := document
+			if isURL(document) {
+				fetched, forget, err := fetchDocument(ctx, document)
+				if err != nil {
+					return err
+				}
+				defer forget()
+				file = fetched
+			}
+			archive, name, err := packArchive(file, manifest)
+			if err != nil {
+				return err
+			}
 			r, err := c.ImportPackage(ctx, args[0], name, archive)
 			if err != nil {
 				return err
@@ -54,7 +65,7 @@ several files is a directory with openapi.yaml or openapi.json in it; references
 			})
 		},
 	}
-	cmd.Flags().StringVar(&document, "document", "", "the description, a file or a directory")
+	cmd.Flags().StringVar(&document, "document", "", "the description: a file, a directory or a URL")
 	cmd.Flags().StringVar(&manifest, "manifest", "", "what to offer of it, and how to sign in")
 	_ = cmd.MarkFlagRequired("document") // these fail for flags that are not there only
 	_ = cmd.MarkFlagRequired("manifest")
