@@ -77,6 +77,11 @@ fuzz: ## each fuzz target for FUZZTIME (default 20s; about 5 minutes in all)
 	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9]*' $$target/*_test.go | sed 's/func //'); do \
 	    echo "$$target $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(or $(FUZZTIME),20s) ./$$target || exit 1; done; done
 
+.PHONY: bench-broker
+bench-broker: ## what the broker adds to a call, decides among many grants, and takes to revoke (about 3 minutes)
+	$(GO) test -run '^$$' -bench Decision ./services/toolbroker/internal/control
+	$(GO) run ./tools/bench/cmd/bench-path --transport tcp --callers 1,16,64 --revokes 30 --in-flight 64
+
 .PHONY: bench-path
 bench-path: ## the call path beside the bare appends (about 90 seconds)
 	$(GO) run ./tools/bench/cmd/bench-path

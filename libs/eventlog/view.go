@@ -74,8 +74,9 @@ func (v *View) follow(ctx context.Context) error {
 	misses := 0
 	for ctx.Err() == nil {
 		// One request at a time, each on an inbox of its own. An empty answer after its full wait is the server's
-		// word that nothing is outstanding; missing heartbeats are the bus's silence, which proves nothing.
-		batch, err := consumer.Fetch(512, jetstream.FetchMaxWait(time.Second), jetstream.FetchHeartbeat(400*time.Millisecond))
+		// word that nothing is outstanding; missing heartbeats are the bus's silence, which proves nothing. The wait is a
+		// quarter of StaleAfter, so that a busy machine may be late with several answers.
+		batch, err := consumer.Fetch(512, jetstream.FetchMaxWait(StaleAfter/4), jetstream.FetchHeartbeat(StaleAfter/10))
 		if err != nil {
 			return err
 		}
@@ -104,7 +105,7 @@ func (v *View) follow(ctx context.Context) error {
 		case errors.Is(err, jetstream.ErrConsumerDeleted), errors.Is(err, jetstream.ErrConsumerNotFound):
 			return err
 		default:
-			if misses++; misses > 5 {
+			if misses++; misses > 10 {
 				return err
 			}
 		}

@@ -81,7 +81,7 @@ func (s *Service) simulateGrant(ctx context.Context, who rpc.Caller, q ask.Simul
 		known := s.state.Known(who.Tenant, r.Agent, r.Tool)
 		request := policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0}
 		now := policy.Decide(known, request, &s.conditions, s.now())
-		known.Grants = append(slices.DeleteFunc(known.Grants, func(g policy.Grant) bool { return g.Created.Grant == q.Grant.Grant }), proposed)
+		known.Grants = append(slices.DeleteFunc(slices.Clone(known.Grants), func(g policy.Grant) bool { return g.Created.Grant == q.Grant.Grant }), proposed)
 		then := policy.Decide(known, request, &s.conditions, s.now())
 		if now.Verdict == then.Verdict && now.GrantID() == then.GrantID() {
 			continue

@@ -5,9 +5,11 @@ package control
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/schemas/agent"
@@ -27,17 +29,28 @@ type State struct {
 
 type tenant struct {
 	agents      map[id.Agent]agent.Defined
-	grants      map[id.Grant]held
+	holders     map[id.Grant]id.Agent // of active grants
+	grants      map[id.Agent]*grants
 	connections map[id.Connection]connection.Defined
-	tools       map[id.Connection][]connection.Tool
+	tools       map[id.Connection]listed
 	packages    map[id.Connection]connection.Packaged
 	seqs        map[string]uint64 // per aggregate and kind: what is applied
 }
 
-// held is the last that was said of a grant, active or revoked.
-type held struct {
-	policy.Grant
-	active bool
+// listed is what a connection was last seen to have.
+type listed struct {
+	tools []connection.Tool
+	repos []bool         // of each, whether a grant's repos bound it
+	at    map[string]int // by name
+}
+
+func newListed(tools []connection.Tool) listed {
+	l := listed{tools: tools, at: make(map[string]int, len(tools))}
+	for i, t := range tools {
+		l.repos = append(l.repos, aboutRepo(t))
+		l.at[t.Name] = i
+	}
+	return l
 }
 
 // New makes an empty state.
@@ -54,7 +67,11 @@ func (s *State) Apply(e eventlog.Stored) {
 	defer s.mu.Unlock()
 	t := s.tenants[e.At.Tenant]
 	if t == nil {
-		t = &tenant{map[id.Agent]agent.Defined{}, map[id.Grant]held{}, map[id.Connection]connection.Defined{}, map[id.Connection][]connection.Tool{}, map[id.Connection]connection.Packaged{}, map[string]uint64{}}
+		t = &tenant{
+			agents: map[id.Agent]agent.Defined{}, holders: map[id.Grant]id.Agent{}, grants: map[id.Agent]*grants{},
+			connections: map[id.Connection]connection.Defined{}, tools: map[id.Connection]listed{},
+			packages: map[id.Connection]connection.Packaged{}, seqs: map[string]uint64{},
+		}
 		s.tenants[e.At.Tenant] = t
 	}
 	applied := e.At.Noun + "/" + e.At.Key
@@ -69,15 +86,16 @@ func (s *State) Apply(e eventlog.Stored) {
 	case agent.Defined:
 		t.agents[ev.Agent] = ev
 	case grant.Created:
-		t.grants[ev.Grant] = held{policy.Grant{Created: ev, Seq: e.Seq, At: e.Envelope.Time}, true}
+		t.take(ev.Grant)
+		t.give(policy.Grant{Created: ev, Seq: e.Seq, At: e.Envelope.Time})
 	case grant.Revoked:
-		t.grants[ev.Grant] = held{policy.Grant{Created: grant.Created{Grant: ev.Grant, Agent: ev.Agent}, Seq: e.Seq}, false}
+		t.take(ev.Grant)
 	case connection.Defined:
 		t.connections[ev.Connection] = ev
 	case connection.Packaged:
 		t.packages[ev.Connection] = ev
 	case connection.Listed:
-		t.tools[ev.Connection] = ev.Body.Tools
+		t.tools[ev.Connection] = newListed(ev.Body.Tools)
 	}
 }
 
@@ -89,7 +107,7 @@ func (s *State) Known(tenant id.Tenant, a id.Agent, tool string) policy.Known {
 	if t == nil {
 		return policy.Known{}
 	}
-	k := policy.Known{Tool: t.tool(tool), Grants: t.grantsOf(a)}
+	k := policy.Known{Tool: t.tool(tool), Grants: t.grants[a].sorted()}
 	if k.Tool != nil && k.Tool.Folded {
 		name, _, _ := strings.Cut(tool, ".")
 		k.Behind = t.toolsOf(id.Connection("con_" + name))
@@ -147,7 +165,7 @@ func (s *State) Listed(tenant id.Tenant, c id.Connection) []connection.Tool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if t := s.tenants[tenant]; t != nil {
-		return t.tools[c]
+		return t.tools[c].tools
 	}
 	return nil
 }
@@ -188,11 +206,11 @@ func (t *tenant) tool(full string) *policy.Tool {
 	if !ok || !defined || def.Removed {
 		return nil
 	}
-	tools := t.tools[con]
-	if i := slices.IndexFunc(tools, func(t connection.Tool) bool { return t.Name == short }); i >= 0 {
-		return policyTool(def, tools[i])
+	has := t.tools[con]
+	if i, ok := has.at[short]; ok {
+		return has.tool(def, i)
 	}
-	if connection.Folded(short) && len(tools) >= folded.From {
+	if connection.Folded(short) && len(has.tools) >= folded.From {
 		three := folded.Tools()
 		i := slices.IndexFunc(three, func(t connection.Tool) bool { return t.Name == short })
 		return &policy.Tool{Tool: three[i], Full: full, Route: call.Upstream, Folded: true}
@@ -202,18 +220,19 @@ func (t *tenant) tool(full string) *policy.Tool {
 
 // toolsOf lists a connection's own tools.
 func (t *tenant) toolsOf(c id.Connection) (out []policy.Tool) {
-	def := t.connections[c]
+	def, has := t.connections[c], t.tools[c]
 	if def.Connection == "" || def.Removed {
 		return nil
 	}
-	for _, tool := range t.tools[c] {
-		out = append(out, *policyTool(def, tool))
+	for i := range has.tools {
+		out = append(out, *has.tool(def, i))
 	}
 	return out
 }
 
-func policyTool(def connection.Defined, t connection.Tool) *policy.Tool {
-	return &policy.Tool{Tool: t, Full: id.Name(def.Connection) + "." + t.Name, Route: call.Upstream, GitHub: def.Type == connection.GitHub && aboutRepo(t)}
+func (l listed) tool(def connection.Defined, i int) *policy.Tool {
+	t := l.tools[i]
+	return &policy.Tool{Tool: t, Full: id.Name(def.Connection) + "." + t.Name, Route: call.Upstream, GitHub: def.Type == connection.GitHub && l.repos[i]}
 }
 
 // aboutRepo says whether a tool has the arguments that a grant's repos bound. One whose schema cannot be read counts as
@@ -228,15 +247,47 @@ func aboutRepo(t connection.Tool) bool {
 	return schema.Properties["owner"] != nil || schema.Properties["repo"] != nil
 }
 
-func (t *tenant) grantsOf(a id.Agent) []policy.Grant {
-	var out []policy.Grant
-	for _, g := range t.grants {
-		if g.active && g.Agent == a {
-			out = append(out, g.Grant)
-		}
+// grants are the active ones of one agent.
+type grants struct {
+	of     map[id.Grant]policy.Grant
+	listed atomic.Pointer[[]policy.Grant] // by id, once somebody asked; not written to again
+}
+
+// sorted lists them, however often it is asked, at the price of one listing a change.
+func (g *grants) sorted() []policy.Grant {
+	if g == nil {
+		return nil
 	}
-	slices.SortFunc(out, func(a, b policy.Grant) int { return cmp.Compare(a.Created.Grant, b.Created.Grant) })
-	return out
+	if l := g.listed.Load(); l != nil {
+		return *l
+	}
+	l := slices.SortedFunc(maps.Values(g.of), func(a, b policy.Grant) int { return cmp.Compare(a.Created.Grant, b.Created.Grant) })
+	g.listed.Store(&l)
+	return l
+}
+
+// give adds an active grant.
+func (t *tenant) give(g policy.Grant) {
+	of := t.grants[g.Agent]
+	if of == nil {
+		of = &grants{of: map[id.Grant]policy.Grant{}}
+		t.grants[g.Agent] = of
+	}
+	of.of[g.Created.Grant] = g
+	of.listed.Store(nil)
+	t.holders[g.Created.Grant] = g.Agent
+}
+
+// take takes a grant away from whoever holds it.
+func (t *tenant) take(name id.Grant) {
+	a, ok := t.holders[name]
+	if !ok {
+		return
+	}
+	delete(t.holders, name)
+	of := t.grants[a]
+	delete(of.of, name)
+	of.listed.Store(nil)
 }
 
 // Reserved lists the names in front of built-in tools; no connection may be called so.
