@@ -1,6 +1,6 @@
 // Package vault keeps credentials sealed. Each tenant has a key pair per purpose (age X25519); a credential is
-// encrypted to it, and its private half to the master key. So sealing needs no master key at hand, a purpose's key
-// opens nothing of another, and rotating the master key rewrites a few small entries.
+// encrypted to it, and its private half to the master key: a keyring of a file or the environment, or a
+// key in a KMS. So a purpose's key opens nothing of another, and rotating the master key rewrites a few small entries.
 //
 // The bucket's subjects start with the service, and NATS lets each service at its own prefix only.
 package vault
@@ -13,14 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 
 	"filippo.io/age"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/execwarden/execwarden/libs/bus"
-	"github.com/execwarden/execwarden/libs/keyfile"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/id"
 )
@@ -28,43 +25,18 @@ import (
 // MaxSecret is the largest credential, in bytes.
 const MaxSecret = 64 << 10
 
-// Master is the key that all others are sealed under.
-type Master struct{ identity *age.X25519Identity }
-
-// LoadMaster reads the master key from a file that only its owner may read, and makes the file when there is none.
-func LoadMaster(path string) (*Master, error) {
-	text, err := keyfile.Read(path)
-	if errors.Is(err, os.ErrNotExist) {
-		identity, err := age.GenerateX25519Identity()
-		if err != nil {
-			return nil, fmt.Errorf("master key: %w", err)
-		}
-		return &Master{identity}, keyfile.Write(path, identity.String())
-	}
-	if err != nil {
-		return nil, err
-	}
-	return ParseMaster(text)
-}
-
-// ParseMaster reads a master key from its text, an age X25519 identity.
-func ParseMaster(text string) (*Master, error) {
-	identity, err := age.ParseX25519Identity(strings.TrimSpace(text))
-	if err != nil {
-		return nil, problem.New(problem.Invalid, "the master key is not an age identity (AGE-SECRET-KEY-1...)") // the cause could show it
-	}
-	return &Master{identity}, nil
-}
-
 // Vault is one service's part of the secrets.
 type Vault struct {
-	master  *Master
+	master  Master
 	service string
 	kv      jetstream.KeyValue
 }
 
 // Open opens the part of the service that conn belongs to.
-func Open(ctx context.Context, conn *bus.Conn, master *Master) (*Vault, error) {
+func Open(ctx context.Context, conn *bus.Conn, master Master) (*Vault, error) {
+	if master == nil {
+		return nil, problem.New(problem.Invalid, "%s keeps secrets and has no master key: set master_key_file, EXECWARDEN_MASTER_KEY or transit_url", conn.User())
+	}
 	kv, err := conn.JS.KeyValue(ctx, bus.SecretsBucket)
 	if err != nil {
 		return nil, problem.Wrap(err, problem.Unavailable, "the secrets bucket is not there; is the bus provisioned?")
@@ -104,7 +76,7 @@ func (v *Vault) Get(ctx context.Context, tenant id.Tenant, name string) (Secret,
 	if err != nil {
 		return Secret{}, err
 	}
-	text, err := open(identity, entry.Value())
+	text, err := open(entry.Value(), identity)
 	return NewSecret(text), err
 }
 
@@ -114,11 +86,11 @@ func (v *Vault) tenantKey(ctx context.Context, tenant id.Tenant) (*age.X25519Ide
 	for range 2 {
 		entry, err := v.kv.Get(ctx, key)
 		if err == nil {
-			text, err := open(v.master.identity, entry.Value())
+			text, _, err := v.master.Unwrap(ctx, entry.Value())
 			if err != nil {
 				return nil, err
 			}
-			return age.ParseX25519Identity(text)
+			return age.ParseX25519Identity(string(text))
 		}
 		if !errors.Is(err, jetstream.ErrKeyNotFound) {
 			return nil, problem.Wrap(err, problem.Unavailable, "the tenant's key cannot be read now")
@@ -127,7 +99,7 @@ func (v *Vault) tenantKey(ctx context.Context, tenant id.Tenant) (*age.X25519Ide
 		if err != nil {
 			return nil, fmt.Errorf("tenant key: %w", err)
 		}
-		sealed, err := seal(v.master.identity.Recipient(), fresh.String())
+		sealed, err := v.master.Wrap(ctx, []byte(fresh.String()))
 		if err != nil {
 			return nil, err
 		}
@@ -164,12 +136,16 @@ func seal(to age.Recipient, text string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func open(with age.Identity, sealed []byte) (string, error) {
-	r, err := age.Decrypt(bytes.NewReader(sealed), with)
-	if err != nil {
-		return "", problem.Wrap(err, problem.Internal, "a secret is sealed under another key; was the master key replaced?")
+func open(sealed []byte, with ...age.Identity) (string, error) {
+	r, err := age.Decrypt(bytes.NewReader(sealed), with...)
+	var other *age.NoIdentityMatchError
+	if errors.As(err, &other) {
+		return "", unknownKey()
 	}
-	text, err := io.ReadAll(io.LimitReader(r, MaxSecret+1))
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(r, MaxSecret+1))
+	}
 	if err != nil {
 		return "", problem.Wrap(err, problem.Internal, "a sealed secret is damaged")
 	}
