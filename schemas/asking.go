@@ -15,18 +15,24 @@ var askings = []Asking{
 	{Agentloop, "run_start", []Service{Webhooks, Gateway}},
 	{Agentloop, "run_cancel", []Service{Gateway}},
 	{Agentloop, "model_key_set", []Service{Gateway}},
+	{Agentloop, "keys_rewrap", []Service{Gateway}},
+	{Agentloop, "keys_renew", []Service{Gateway}},
 	{Toolbroker, "connection_define", []Service{Gateway}},
 	{Toolbroker, "package_import", []Service{Gateway}},
 	{Toolbroker, "tools_visible", []Service{Agentloop, Runtime, Gateway}},
 	{Toolbroker, "access_show", []Service{Gateway}},
 	{Toolbroker, "grant_simulate", []Service{Gateway}},
 	{Toolbroker, "barrier", []Service{Gateway, Approvals}},
+	{Toolbroker, "keys_rewrap", []Service{Gateway}},
+	{Toolbroker, "keys_renew", []Service{Gateway}},
 	{Approvals, "grant_create", []Service{Gateway}},
 	{Approvals, "grant_revoke", []Service{Gateway}},
 	{Approvals, "approval_decide", []Service{Gateway}},
 	{Approvals, "approval_list", []Service{Gateway}},
 	{Webhooks, "trigger_define", []Service{Gateway}},
 	{Webhooks, "hook_define", []Service{Gateway}},
+	{Webhooks, "keys_rewrap", []Service{Gateway}},
+	{Webhooks, "keys_renew", []Service{Gateway}},
 	{Environments, "environment_define", []Service{Gateway}},
 	{Ledger, "events", []Service{Gateway}},
 	{Ledger, "runs", []Service{Gateway}},
@@ -37,3 +43,13 @@ var askings = []Asking{
 
 // Askings lists every RPC.
 func Askings() []Asking { return slices.Clone(askings) }
+
+// Keepers lists the services that keep secrets.
+func Keepers() (out []Service) {
+	for _, a := range askings {
+		if a.Method == "keys_rewrap" {
+			out = append(out, a.Service)
+		}
+	}
+	return out
+}

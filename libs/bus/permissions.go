@@ -38,9 +38,6 @@ var reads = map[schemas.Service][]schemas.Stream{
 // claimants may claim calls before acting on them.
 var claimants = []schemas.Service{schemas.Toolbroker, schemas.Runtime, schemas.Environments}
 
-// keepers hold secrets, each under its own key prefix.
-var keepers = []schemas.Service{schemas.Agentloop, schemas.Toolbroker, schemas.Webhooks}
-
 // Users generates every user from the catalogue.
 func Users() []User {
 	users := []User{{Name: BootUser, Publish: []string{">"}, Subscribe: []string{">"}}}
@@ -83,7 +80,7 @@ func serviceUser(s schemas.Service) User {
 		say("$JS.API.STREAM.INFO.KV_"+ClaimsBucket, "$KV."+ClaimsBucket+".>",
 			"$JS.API.DIRECT.GET.KV_"+ClaimsBucket+".$KV."+ClaimsBucket+".>")
 	}
-	if slices.Contains(keepers, s) {
+	if slices.Contains(schemas.Keepers(), s) { // each has its own key prefix
 		own := "$KV." + SecretsBucket + "." + string(s) + ".>"
 		say("$JS.API.STREAM.INFO.KV_"+SecretsBucket, own, "$JS.API.DIRECT.GET.KV_"+SecretsBucket+"."+own)
 	}

@@ -49,11 +49,11 @@ func (v *Vault) Put(ctx context.Context, tenant id.Tenant, name string, s Secret
 	if s.Empty() || len(s.Reveal()) > MaxSecret {
 		return "", problem.New(problem.Invalid, "a secret has 1 to %d bytes", MaxSecret)
 	}
-	identity, err := v.tenantKey(ctx, tenant)
+	keys, err := v.tenantKeys(ctx, tenant)
 	if err != nil {
 		return "", err
 	}
-	sealed, err := seal(identity.Recipient(), s.Reveal())
+	sealed, err := sealFor(keys, s.Reveal())
 	if err != nil {
 		return "", err
 	}
@@ -72,28 +72,29 @@ func (v *Vault) Get(ctx context.Context, tenant id.Tenant, name string) (Secret,
 	if err != nil {
 		return Secret{}, problem.Wrap(err, problem.Unavailable, "the secret cannot be read now")
 	}
-	identity, err := v.tenantKey(ctx, tenant)
+	keys, err := v.tenantKeys(ctx, tenant)
 	if err != nil {
 		return Secret{}, err
 	}
-	text, err := open(entry.Value(), identity)
+	text, err := open(entry.Value(), keys...)
 	return NewSecret(text), err
 }
 
-// tenantKey opens the tenant's key of this purpose, or makes it.
-func (v *Vault) tenantKey(ctx context.Context, tenant id.Tenant) (*age.X25519Identity, error) {
-	key := v.key(tenant, "key")
+// tenantKeys opens the tenant's keys of this purpose, the newest first, or makes the first. Those that an earlier
+// master key sealed are sealed anew on the way.
+func (v *Vault) tenantKeys(ctx context.Context, tenant id.Tenant) ([]age.Identity, error) {
 	for range 2 {
-		entry, err := v.kv.Get(ctx, key)
-		if err == nil {
-			text, _, err := v.master.Unwrap(ctx, entry.Value())
-			if err != nil {
-				return nil, err
-			}
-			return age.ParseX25519Identity(string(text))
+		held, err := v.hold(ctx, tenant)
+		if err != nil {
+			return nil, err
 		}
-		if !errors.Is(err, jetstream.ErrKeyNotFound) {
-			return nil, problem.Wrap(err, problem.Unavailable, "the tenant's key cannot be read now")
+		if held != nil {
+			if !held.current {
+				// Whatever became of this, the keys are open, and the next opening or a rewrap tries again. The entry
+				// is the same keys under one master key or the other: a crash here leaves one of the two.
+				_ = v.rewrap(ctx, held)
+			}
+			return held.keys, nil
 		}
 		fresh, err := age.GenerateX25519Identity()
 		if err != nil {
@@ -104,7 +105,7 @@ func (v *Vault) tenantKey(ctx context.Context, tenant id.Tenant) (*age.X25519Ide
 			return nil, err
 		}
 		// Create, not Put: of two instances that make the first key, one wins and the other reads it.
-		if _, err := v.kv.Create(ctx, key, sealed); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		if _, err := v.kv.Create(ctx, v.key(tenant, "key"), sealed); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
 			return nil, problem.Wrap(err, problem.Unavailable, "the tenant's key could not be kept")
 		}
 	}
@@ -119,21 +120,6 @@ func (v *Vault) key(tenant id.Tenant, name string) string {
 func Fingerprint(s Secret) string {
 	sum := sha256.Sum256([]byte(s.Reveal()))
 	return hex.EncodeToString(sum[:6])
-}
-
-func seal(to age.Recipient, text string) ([]byte, error) {
-	var out bytes.Buffer
-	w, err := age.Encrypt(&out, to)
-	if err == nil {
-		_, err = io.WriteString(w, text)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		return nil, problem.Wrap(err, problem.Internal, "sealing failed")
-	}
-	return out.Bytes(), nil
 }
 
 func open(sealed []byte, with ...age.Identity) (string, error) {

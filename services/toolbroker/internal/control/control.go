@@ -5,6 +5,7 @@ package control
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -122,6 +123,23 @@ func (s *State) Connections() (out []Owned) {
 				out = append(out, Owned{tenant, c})
 			}
 		}
+	}
+	return out
+}
+
+// Tenants lists the tenants that anything was heard of.
+func (s *State) Tenants() []id.Tenant {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Keys(s.tenants))
+}
+
+// Credentials lists a tenant's connections that have, or had, a credential.
+func (s *State) Credentials(tenant id.Tenant) (out []id.Connection) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		out = slices.Collect(maps.Keys(t.connections))
 	}
 	return out
 }
