@@ -9,33 +9,44 @@ type Asking struct {
 	Service Service
 	Method  string
 	Askers  []Service
-	Each    bool // every instance of the service answers, not just one
 }
 
+// Barrier is the method that tells whether an instance has heard the control stream up to a sequence.
+const Barrier = "barrier"
+
+// Each says that every instance of the service answers, not just one.
+func (a Asking) Each() bool { return a.Method == Barrier }
+
 var askings = []Asking{
-	{Agentloop, "run_start", []Service{Webhooks, Gateway}, false},
-	{Agentloop, "run_cancel", []Service{Gateway}, false},
-	{Agentloop, "model_key_set", []Service{Gateway}, false},
-	{Toolbroker, "connection_define", []Service{Gateway}, false},
-	{Toolbroker, "package_import", []Service{Gateway}, false},
-	{Toolbroker, "tools_visible", []Service{Agentloop, Runtime, Gateway}, false},
-	{Toolbroker, "access_show", []Service{Gateway}, false},
-	{Toolbroker, "grant_simulate", []Service{Gateway}, false},
-	{Toolbroker, "barrier", []Service{Gateway, Approvals}, true},
-	{Runtime, "barrier", []Service{Gateway, Approvals}, true},
-	{Environments, "barrier", []Service{Gateway, Approvals}, true},
-	{Approvals, "grant_create", []Service{Gateway}, false},
-	{Approvals, "grant_revoke", []Service{Gateway}, false},
-	{Approvals, "approval_decide", []Service{Gateway}, false},
-	{Approvals, "approval_list", []Service{Gateway}, false},
-	{Webhooks, "trigger_define", []Service{Gateway}, false},
-	{Webhooks, "hook_define", []Service{Gateway}, false},
-	{Environments, "environment_define", []Service{Gateway}, false},
-	{Ledger, "events", []Service{Gateway}, false},
-	{Ledger, "runs", []Service{Gateway}, false},
-	{Ledger, "timeline", []Service{Gateway}, false},
-	{Ledger, "verify", []Service{Gateway}, false},
-	{Ledger, "position", []Service{Gateway}, false},
+	{Agentloop, "run_start", []Service{Webhooks, Gateway}},
+	{Agentloop, "run_cancel", []Service{Gateway}},
+	{Agentloop, "model_key_set", []Service{Gateway}},
+	{Agentloop, "keys_rewrap", []Service{Gateway}},
+	{Agentloop, "keys_renew", []Service{Gateway}},
+	{Toolbroker, "connection_define", []Service{Gateway}},
+	{Toolbroker, "package_import", []Service{Gateway}},
+	{Toolbroker, "tools_visible", []Service{Agentloop, Runtime, Gateway}},
+	{Toolbroker, "access_show", []Service{Gateway}},
+	{Toolbroker, "grant_simulate", []Service{Gateway}},
+	{Toolbroker, Barrier, []Service{Gateway, Approvals}},
+	{Runtime, Barrier, []Service{Gateway, Approvals}},
+	{Environments, Barrier, []Service{Gateway, Approvals}},
+	{Toolbroker, "keys_rewrap", []Service{Gateway}},
+	{Toolbroker, "keys_renew", []Service{Gateway}},
+	{Approvals, "grant_create", []Service{Gateway}},
+	{Approvals, "grant_revoke", []Service{Gateway}},
+	{Approvals, "approval_decide", []Service{Gateway}},
+	{Approvals, "approval_list", []Service{Gateway}},
+	{Webhooks, "trigger_define", []Service{Gateway}},
+	{Webhooks, "hook_define", []Service{Gateway}},
+	{Webhooks, "keys_rewrap", []Service{Gateway}},
+	{Webhooks, "keys_renew", []Service{Gateway}},
+	{Environments, "environment_define", []Service{Gateway}},
+	{Ledger, "events", []Service{Gateway}},
+	{Ledger, "runs", []Service{Gateway}},
+	{Ledger, "timeline", []Service{Gateway}},
+	{Ledger, "verify", []Service{Gateway}},
+	{Ledger, "position", []Service{Gateway}},
 }
 
 // Askings lists every RPC.
@@ -48,4 +59,14 @@ func FindAsking(s Service, method string) (Asking, bool) {
 		return Asking{}, false
 	}
 	return askings[i], true
+}
+
+// Keepers lists the services that keep secrets.
+func Keepers() (out []Service) {
+	for _, a := range askings {
+		if a.Method == "keys_rewrap" {
+			out = append(out, a.Service)
+		}
+	}
+	return out
 }

@@ -18,8 +18,6 @@ import (
 	"github.com/execwarden/execwarden/schemas/ask"
 )
 
-const method = "barrier"
-
 // services are those that act on grants.
 var services = []schemas.Service{schemas.Toolbroker, schemas.Runtime, schemas.Environments}
 
@@ -29,7 +27,7 @@ const fencedAfter = eventlog.StaleAfter + 500*time.Millisecond
 
 // Answer answers for one instance, as soon as its view has everything up to the sequence that is asked for.
 func Answer(v *eventlog.View) rpc.Method {
-	return rpc.On(method, func(ctx context.Context, _ rpc.Caller, q ask.Sequence) (ask.Sequence, error) {
+	return rpc.On(schemas.Barrier, func(ctx context.Context, _ rpc.Caller, q ask.Sequence) (ask.Sequence, error) {
 		if err := v.Wait(ctx, q.Seq); err != nil {
 			return ask.Sequence{}, err
 		}
@@ -58,7 +56,7 @@ func Wait(ctx context.Context, conn *bus.Conn, who rpc.Caller, seq uint64) (ask.
 			continue // nobody is there; whoever starts reads the stream first
 		}
 		group.Go(func() error {
-			err := rpc.AskEach(fence, conn, s, method, who, ask.Sequence{Seq: seq}, func(life string, _ ask.Sequence, err error) bool {
+			err := rpc.AskEach(fence, conn, s, schemas.Barrier, who, ask.Sequence{Seq: seq}, func(life string, _ ask.Sequence, err error) bool {
 				if err == nil {
 					missing[i] = slices.DeleteFunc(missing[i], func(m string) bool { return m == life })
 				}

@@ -22,7 +22,6 @@ import (
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
-	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas"
 )
 
@@ -34,8 +33,8 @@ type Program struct {
 	OpsListen       string `name:"ops_listen" default:"127.0.0.1:9464" help:"address of /metrics, /healthz and /readyz"`
 	LogFormat       string `name:"log_format" default:"json" help:"text or json"`
 	LogLevel        string `name:"log_level" default:"info" help:"debug, info, warn or error"`
-	MasterKeyFile   string `name:"master_key_file" help:"file with the key that seals secrets (an age identity), mode 0600"`
 	RootKeyFile     string `name:"root_key_file" help:"file with the deployment's public root key, base64"`
+	MasterKey
 }
 
 // Main runs one service as a program and does not return. cfg points to a struct that embeds Program, which program
@@ -76,10 +75,8 @@ func run(service schemas.Service, p Program, start func(Deps) (Service, error)) 
 	}()
 	deps := Deps{Service: service, Version: Version(), Logger: logger, Health: NewHealth()}
 	deps.Health.Expect(string(service))
-	if p.MasterKeyFile != "" {
-		if deps.Master, err = vault.LoadMaster(p.MasterKeyFile); err != nil {
-			return err
-		}
+	if deps.Master, err = p.MasterKey.Open(); err != nil {
+		return err
 	}
 	if deps.Root, err = LoadRoot(p.RootKeyFile); err != nil {
 		return err

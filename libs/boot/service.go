@@ -28,7 +28,7 @@ type Deps struct {
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 	Health  *Health
-	Master  *vault.Master     // seals secrets; only services that keep some use it
+	Master  vault.Master      // seals secrets; only services that keep some use it
 	Root    ed25519.PublicKey // the deployment's root key
 }
 

@@ -39,9 +39,6 @@ var reads = map[schemas.Service][]schemas.Stream{
 // executors act on calls, and claim them before.
 var executors = []schemas.Service{schemas.Toolbroker, schemas.Runtime, schemas.Environments}
 
-// keepers hold secrets, each under its own key prefix.
-var keepers = []schemas.Service{schemas.Agentloop, schemas.Toolbroker, schemas.Webhooks}
-
 // Users generates every user from the catalogue.
 func Users() []User {
 	users := []User{{Name: BootUser, Publish: []string{">"}, Subscribe: []string{">"}}}
@@ -91,7 +88,7 @@ func serviceUser(s schemas.Service) User {
 		say("$JS.API.STREAM.INFO.KV_"+ClaimsBucket, "$KV."+ClaimsBucket+".>",
 			"$JS.API.DIRECT.GET.KV_"+ClaimsBucket+".$KV."+ClaimsBucket+".>")
 	}
-	if slices.Contains(keepers, s) {
+	if slices.Contains(schemas.Keepers(), s) { // each has its own key prefix
 		own := "$KV." + SecretsBucket + "." + string(s) + ".>"
 		say("$JS.API.STREAM.INFO.KV_"+SecretsBucket, own, "$JS.API.DIRECT.GET.KV_"+SecretsBucket+"."+own)
 	}
@@ -118,7 +115,7 @@ func serviceUser(s schemas.Service) User {
 	for _, a := range schemas.Askings() {
 		if slices.Contains(a.Askers, s) {
 			say(RPCSubject(string(a.Service), a.Method, string(s)))
-			if a.Each {
+			if a.Each() {
 				say(RPCSubject(Provisioner, "roster", string(s)))
 			}
 		}

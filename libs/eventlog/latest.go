@@ -65,3 +65,10 @@ func (l *Latest[T]) All(tenant id.Tenant) []T {
 	}
 	return out
 }
+
+// Tenants lists the tenants that have any.
+func (l *Latest[T]) Tenants() []id.Tenant {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return slices.Collect(maps.Keys(l.tenants))
+}

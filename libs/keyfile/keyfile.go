@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/execwarden/execwarden/libs/problem"
 )
@@ -46,7 +47,7 @@ func Read(path string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// Write keeps a secret in a file, whole and durable or not at all.
+// Write keeps a secret in a file, whole and durable or not at all. A file that it replaces keeps its owner.
 func Write(path, text string) error {
 	tmp := path + ".new"
 	// One that a crash left, or that somebody put there, is not written into: it may be open to others.
@@ -58,7 +59,7 @@ func Write(path, text string) error {
 		return problem.Wrap(err, problem.Invalid, "key file %s cannot be made", path)
 	}
 	_, err = io.WriteString(f, text+"\n")
-	err = errors.Join(err, f.Sync(), f.Close())
+	err = errors.Join(err, keepOwner(f, path), f.Sync(), f.Close())
 	if err == nil {
 		// A crash before this leaves a .new file that the next start removes; after it, the whole key.
 		err = os.Rename(tmp, path)
@@ -68,6 +69,21 @@ func Write(path, text string) error {
 	}
 	if err != nil {
 		return problem.Wrap(err, problem.Invalid, "key file %s cannot be made", path)
+	}
+	return nil
+}
+
+// keepOwner gives f to whom the file at path belongs: root may change the key of a service that runs as another user.
+func keepOwner(f *os.File, path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != os.Geteuid() {
+		return f.Chown(int(owner.Uid), int(owner.Gid))
 	}
 	return nil
 }

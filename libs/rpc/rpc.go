@@ -123,7 +123,7 @@ func Handle[Q, A any](s *Server, method string, decide func(context.Context, Cal
 		return fmt.Errorf("rpc: %s.%s is not in the catalogue", s.service, method)
 	}
 	options := []micro.EndpointOpt{micro.WithEndpointSubject(bus.RPCSubject(string(s.service), method, "*"))}
-	if asking.Each {
+	if asking.Each() {
 		options = append(options, micro.WithEndpointQueueGroupDisabled())
 	}
 	err := s.micro.AddEndpoint(strings.ReplaceAll(method, "_", "-"), micro.HandlerFunc(func(r micro.Request) {

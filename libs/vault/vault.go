@@ -1,6 +1,6 @@
 // Package vault keeps credentials sealed. Each tenant has a key pair per purpose (age X25519); a credential is
-// encrypted to it, and its private half to the master key. So sealing needs no master key at hand, a purpose's key
-// opens nothing of another, and rotating the master key rewrites a few small entries.
+// encrypted to it, and its private half to the master key: a keyring of a file or the environment, or a
+// key in a KMS. So a purpose's key opens nothing of another, and rotating the master key rewrites a few small entries.
 //
 // The bucket's subjects start with the service, and NATS lets each service at its own prefix only.
 package vault
@@ -13,14 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 
 	"filippo.io/age"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/execwarden/execwarden/libs/bus"
-	"github.com/execwarden/execwarden/libs/keyfile"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/id"
 )
@@ -28,43 +25,18 @@ import (
 // MaxSecret is the largest credential, in bytes.
 const MaxSecret = 64 << 10
 
-// Master is the key that all others are sealed under.
-type Master struct{ identity *age.X25519Identity }
-
-// LoadMaster reads the master key from a file that only its owner may read, and makes the file when there is none.
-func LoadMaster(path string) (*Master, error) {
-	text, err := keyfile.Read(path)
-	if errors.Is(err, os.ErrNotExist) {
-		identity, err := age.GenerateX25519Identity()
-		if err != nil {
-			return nil, fmt.Errorf("master key: %w", err)
-		}
-		return &Master{identity}, keyfile.Write(path, identity.String())
-	}
-	if err != nil {
-		return nil, err
-	}
-	return ParseMaster(text)
-}
-
-// ParseMaster reads a master key from its text, an age X25519 identity.
-func ParseMaster(text string) (*Master, error) {
-	identity, err := age.ParseX25519Identity(strings.TrimSpace(text))
-	if err != nil {
-		return nil, problem.New(problem.Invalid, "the master key is not an age identity (AGE-SECRET-KEY-1...)") // the cause could show it
-	}
-	return &Master{identity}, nil
-}
-
 // Vault is one service's part of the secrets.
 type Vault struct {
-	master  *Master
+	master  Master
 	service string
 	kv      jetstream.KeyValue
 }
 
 // Open opens the part of the service that conn belongs to.
-func Open(ctx context.Context, conn *bus.Conn, master *Master) (*Vault, error) {
+func Open(ctx context.Context, conn *bus.Conn, master Master) (*Vault, error) {
+	if master == nil {
+		return nil, problem.New(problem.Invalid, "%s keeps secrets and has no master key: set master_key_file, EXECWARDEN_MASTER_KEY or transit_url", conn.User())
+	}
 	kv, err := conn.JS.KeyValue(ctx, bus.SecretsBucket)
 	if err != nil {
 		return nil, problem.Wrap(err, problem.Unavailable, "the secrets bucket is not there; is the bus provisioned?")
@@ -77,11 +49,11 @@ func (v *Vault) Put(ctx context.Context, tenant id.Tenant, name string, s Secret
 	if s.Empty() || len(s.Reveal()) > MaxSecret {
 		return "", problem.New(problem.Invalid, "a secret has 1 to %d bytes", MaxSecret)
 	}
-	identity, err := v.tenantKey(ctx, tenant)
+	keys, err := v.tenantKeys(ctx, tenant)
 	if err != nil {
 		return "", err
 	}
-	sealed, err := seal(identity.Recipient(), s.Reveal())
+	sealed, err := sealFor(keys, s.Reveal())
 	if err != nil {
 		return "", err
 	}
@@ -100,39 +72,40 @@ func (v *Vault) Get(ctx context.Context, tenant id.Tenant, name string) (Secret,
 	if err != nil {
 		return Secret{}, problem.Wrap(err, problem.Unavailable, "the secret cannot be read now")
 	}
-	identity, err := v.tenantKey(ctx, tenant)
+	keys, err := v.tenantKeys(ctx, tenant)
 	if err != nil {
 		return Secret{}, err
 	}
-	text, err := open(identity, entry.Value())
+	text, err := open(entry.Value(), keys...)
 	return NewSecret(text), err
 }
 
-// tenantKey opens the tenant's key of this purpose, or makes it.
-func (v *Vault) tenantKey(ctx context.Context, tenant id.Tenant) (*age.X25519Identity, error) {
-	key := v.key(tenant, "key")
+// tenantKeys opens the tenant's keys of this purpose, the newest first, or makes the first. Those that an earlier
+// master key sealed are sealed anew on the way.
+func (v *Vault) tenantKeys(ctx context.Context, tenant id.Tenant) ([]age.Identity, error) {
 	for range 2 {
-		entry, err := v.kv.Get(ctx, key)
-		if err == nil {
-			text, err := open(v.master.identity, entry.Value())
-			if err != nil {
-				return nil, err
-			}
-			return age.ParseX25519Identity(text)
+		held, err := v.hold(ctx, tenant)
+		if err != nil {
+			return nil, err
 		}
-		if !errors.Is(err, jetstream.ErrKeyNotFound) {
-			return nil, problem.Wrap(err, problem.Unavailable, "the tenant's key cannot be read now")
+		if held != nil {
+			if !held.current {
+				// Whatever became of this, the keys are open, and the next opening or a rewrap tries again. The entry
+				// is the same keys under one master key or the other: a crash here leaves one of the two.
+				_ = v.rewrap(ctx, held)
+			}
+			return held.keys, nil
 		}
 		fresh, err := age.GenerateX25519Identity()
 		if err != nil {
 			return nil, fmt.Errorf("tenant key: %w", err)
 		}
-		sealed, err := seal(v.master.identity.Recipient(), fresh.String())
+		sealed, err := v.master.Wrap(ctx, []byte(fresh.String()))
 		if err != nil {
 			return nil, err
 		}
 		// Create, not Put: of two instances that make the first key, one wins and the other reads it.
-		if _, err := v.kv.Create(ctx, key, sealed); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		if _, err := v.kv.Create(ctx, v.key(tenant, "key"), sealed); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
 			return nil, problem.Wrap(err, problem.Unavailable, "the tenant's key could not be kept")
 		}
 	}
@@ -149,27 +122,16 @@ func Fingerprint(s Secret) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-func seal(to age.Recipient, text string) ([]byte, error) {
-	var out bytes.Buffer
-	w, err := age.Encrypt(&out, to)
+func open(sealed []byte, with ...age.Identity) (string, error) {
+	r, err := age.Decrypt(bytes.NewReader(sealed), with...)
+	var other *age.NoIdentityMatchError
+	if errors.As(err, &other) {
+		return "", unknownKey()
+	}
+	var text []byte
 	if err == nil {
-		_, err = io.WriteString(w, text)
+		text, err = io.ReadAll(io.LimitReader(r, MaxSecret+1))
 	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		return nil, problem.Wrap(err, problem.Internal, "sealing failed")
-	}
-	return out.Bytes(), nil
-}
-
-func open(with age.Identity, sealed []byte) (string, error) {
-	r, err := age.Decrypt(bytes.NewReader(sealed), with)
-	if err != nil {
-		return "", problem.Wrap(err, problem.Internal, "a secret is sealed under another key; was the master key replaced?")
-	}
-	text, err := io.ReadAll(io.LimitReader(r, MaxSecret+1))
 	if err != nil {
 		return "", problem.Wrap(err, problem.Internal, "a sealed secret is damaged")
 	}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const canary = "ghp_canary_of_the_test"
 
-func open(t *testing.T, k *servicekit.Kit, s schemas.Service, m *vault.Master) *vault.Vault {
+func open(t *testing.T, k *servicekit.Kit, s schemas.Service, m vault.Master) *vault.Vault {
 	t.Helper()
 	v, err := vault.Open(t.Context(), k.Conn(t, string(s)), m)
 	if err != nil {
@@ -191,33 +189,5 @@ func TestSecretNeverPrints(t *testing.T) {
 	}
 	if s.Reveal() != canary || s.Empty() || !(vault.Secret{}).Empty() || (vault.Secret{}).Reveal() != "" || !vault.NewSecret("").Empty() {
 		t.Error("Reveal and Empty")
-	}
-}
-
-func TestMasterFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "master.key")
-	first, err := vault.LoadMaster(path)
-	if err != nil || first == nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil || !bytes.HasPrefix(text, []byte("AGE-SECRET-KEY-1")) {
-		t.Errorf("%v", err)
-	}
-	if _, err := vault.LoadMaster(path); err != nil {
-		t.Error(err)
-	}
-	if strings.Contains(fmt.Sprintf("%v %+v %#v", first, first, *first), strings.TrimSpace(string(text))) {
-		t.Error("the master key prints")
-	}
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := vault.LoadMaster(path); problem.CodeOf(err) != problem.Invalid {
-		t.Errorf("a master key that others can read: %v", err)
-	}
-	bad := strings.TrimSpace(string(text)) + "X"
-	if _, err := vault.ParseMaster(bad); problem.CodeOf(err) != problem.Invalid || strings.Contains(err.Error(), bad) || strings.Contains(fmt.Sprint(problem.DetailOf(err)), bad[:30]) {
-		t.Errorf("a damaged master key: %v", err)
 	}
 }

@@ -20,11 +20,11 @@ import (
 const maxPrompt = 256 << 10
 
 func (s *Service) answer() (*rpc.Server, error) {
-	return s.deps.Answer(
+	return s.deps.Answer(append(s.vault.Methods(s.keepsOf, s.secretsOf),
 		rpc.On("run_start", s.startRun),
 		rpc.On("run_cancel", s.cancelRun),
 		rpc.On("model_key_set", s.setModelKey),
-	)
+	)...)
 }
 
 // startRun makes a run. It is answered when the run is durable; from then on it goes on by itself.
@@ -99,3 +99,16 @@ func (s *Service) setModelKey(ctx context.Context, who rpc.Caller, q ask.SetMode
 }
 
 func keyName(a id.Agent) string { return "model-key-" + id.Name(a) }
+
+// keepsOf lists the tenants that there may be secrets of.
+func (s *Service) keepsOf() ([]id.Tenant, error) {
+	return append(s.agents.Tenants(), s.tenants.Tenants()...), s.view.Current()
+}
+
+// secretsOf names a tenant's secrets: a key for each agent's model, also of an agent that was removed.
+func (s *Service) secretsOf(of id.Tenant) (names []string) {
+	for _, a := range s.agents.All(of) {
+		names = append(names, keyName(a.Agent))
+	}
+	return names
+}

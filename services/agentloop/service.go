@@ -15,6 +15,7 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/tenant"
 )
 
 // Config is the loop's own settings.
@@ -42,6 +43,7 @@ type Service struct {
 	view    *eventlog.View
 	runs    *runs
 	agents  eventlog.Latest[agent.Defined]
+	tenants eventlog.Latest[tenant.Created]
 	metrics metrics
 	models  *egress.Origins
 	vault   *vault.Vault // set by Run, before anything is heard
@@ -59,7 +61,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, runs: newRuns(deps.Log)}
-	s.view = deps.View(s.agents.Apply, agent.Defined{}.Kind())
+	s.view = deps.View(func(e eventlog.Stored) { s.agents.Apply(e); s.tenants.Apply(e) }, agent.Defined{}.Kind(), tenant.Created{}.Kind())
 	// A model's answer streams for minutes; the request's context bounds it.
 	s.models = egress.NewOrigins(egress.Rule{Methods: []string{http.MethodPost}, MaxBytes: 64 << 20, Timeout: -1, MaxRedirects: -1})
 	s.metrics = metrics{

@@ -60,6 +60,8 @@ func TestWhatOthersOwnIsAskedOfThem(t *testing.T) {
 		{"PUT", "/v1/triggers/issues", `{"hook":"github","events":["issues.opened"],"agent":"agt_triage","prompt":"x"}`, "trigger_define"},
 		{"PUT", "/v1/hooks/github", `{"secret":"s"}`, "hook_define"},
 		{"PUT", "/v1/environments/box", `{"driver":"docker"}`, "environment_define"},
+		{"POST", "/v1/keys/rewrap", `{"service":"agentloop","after":"tnt_a","look":true}`, "keys_rewrap"},
+		{"POST", "/v1/keys/renew", `{"service":"agentloop"}`, "keys_renew"},
 		{"POST", "/v1/runs", `{"agent":"triage","prompt":"look"}`, "run_start"},
 		{"POST", "/v1/runs/run_1/cancel", ``, "run_cancel"},
 		{"GET", "/v1/runs?limit=5", ``, "runs"},
@@ -124,6 +126,7 @@ func TestHostileRequests(t *testing.T) {
 	h.wait(aWaiting(`{}`))
 	auditor := h.token(t, auth.MainTenant, member.Auditor, time.Time{})
 	approver := h.token(t, auth.MainTenant, member.Approver, time.Time{})
+	stranger := h.token(t, "tnt_other", member.Owner, time.Time{})
 	expired := h.token(t, auth.MainTenant, member.Admin, time.Now().Add(-time.Hour))
 	unknown := auth.NewToken().Reveal()
 	grantBody := `{"agent":"a","selector":{"tool":"x.*"},"approval":"never"}`
@@ -137,6 +140,11 @@ func TestHostileRequests(t *testing.T) {
 		{"no token", "", "GET", "/v1/runs", "", 401, "unauthenticated"},
 		{"no token for a write", "", "PUT", "/v1/agents/a", anAgent, 401, "unauthenticated"},
 		{"not a token", "ewt_short", "GET", "/v1/runs", "", 401, "unauthenticated"},
+		{"keys without being an owner", approver, "POST", "/v1/keys/renew", `{"service":"agentloop"}`, 403, "denied"},
+		{"the deployment's keys from another tenant", stranger, "POST", "/v1/keys/rewrap", `{"service":"agentloop"}`, 403, "denied"},
+		{"keys of a service that has none", h.owner, "POST", "/v1/keys/rewrap", `{"service":"ledger"}`, 400, "invalid"},
+		{"keys of another subject", h.owner, "POST", "/v1/keys/renew", `{"service":"agentloop.keys_renew.*"}`, 400, "invalid"},
+		{"keys after no tenant", h.owner, "POST", "/v1/keys/rewrap", `{"service":"agentloop","after":"*"}`, 400, "invalid"},
 		{"unknown token", unknown, "GET", "/v1/runs", "", 401, "unauthenticated"},
 		{"expired token", expired, "GET", "/v1/runs", "", 401, "unauthenticated"},
 		{"nowhere", h.owner, "GET", "/v1/nothing", "", 404, "not_found"},

@@ -59,6 +59,8 @@ func newPeers(t *testing.T, b *buskit.Bus) *peersFake {
 				return ask.Started{Run: "run_1", Seq: 7}, nil
 			}),
 			handle(f, s, "run_cancel", ask.CancelRun{}, func(ask.CancelRun) (ask.Done, error) { return ask.Done{}, nil }),
+			handle(f, s, "keys_rewrap", ask.Rewrap{}, func(ask.Rewrap) (ask.Rewrapped, error) { return ask.Rewrapped{Key: "age:1"}, nil }),
+			handle(f, s, "keys_renew", ask.RenewKeys{}, func(ask.RenewKeys) (ask.Rewrapped, error) { return ask.Rewrapped{Key: "age:1"}, nil }),
 			handle(f, s, "model_key_set", ask.SetModelKey{}, func(ask.SetModelKey) (ask.Done, error) { return ask.Done{}, nil }),
 		)
 	})

@@ -19,14 +19,14 @@ import (
 )
 
 func (s *Service) answer() (*rpc.Server, error) {
-	return s.deps.Answer(
+	return s.deps.Answer(append(s.vault.Methods(s.keepsOf, s.secretsOf),
 		rpc.On("connection_define", s.defineConnection),
 		rpc.On("tools_visible", s.visibleTools),
 		rpc.On("package_import", s.importPackage),
 		rpc.On("access_show", s.showAccess),
 		rpc.On("grant_simulate", s.simulateGrant),
 		barrier.Answer(s.view),
-	)
+	)...)
 }
 
 func (s *Service) defineConnection(ctx context.Context, who rpc.Caller, q ask.DefineConnection) (ask.Sequence, error) {
@@ -66,4 +66,21 @@ func (s *Service) defineConnection(ctx context.Context, who rpc.Caller, q ask.De
 	}
 	seq, err := s.deps.Log.Append(ctx, eventlog.Draft{Event: def, Tenant: who.Tenant, Key: string(def.Connection), Actor: who.Actor})
 	return ask.Sequence{Seq: seq}, err
+}
+
+// keepsOf lists the tenants that there may be secrets of.
+func (s *Service) keepsOf() ([]id.Tenant, error) {
+	return append(s.state.Tenants(), deployment), s.view.Current()
+}
+
+// secretsOf names a tenant's secrets: the credential of each connection, also of one that was removed.
+func (s *Service) secretsOf(of id.Tenant) []string {
+	if of == deployment {
+		return []string{permitKeyName}
+	}
+	var names []string
+	for _, c := range s.state.Credentials(of) {
+		names = append(names, string(c))
+	}
+	return names
 }

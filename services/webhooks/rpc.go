@@ -17,10 +17,10 @@ import (
 const minSecret = 16
 
 func (s *Service) answer() (*rpc.Server, error) {
-	return s.deps.Answer(
+	return s.deps.Answer(append(s.vault.Methods(s.keepsOf, s.secretsOf),
 		rpc.On("trigger_define", s.defineTrigger),
 		rpc.On("hook_define", s.defineHook),
-	)
+	)...)
 }
 
 func (s *Service) defineTrigger(ctx context.Context, who rpc.Caller, q ask.DefineTrigger) (ask.Sequence, error) {
@@ -50,4 +50,18 @@ func (s *Service) defineHook(ctx context.Context, who rpc.Caller, q ask.DefineHo
 	}
 	_, err := s.vault.Put(ctx, who.Tenant, string(q.Hook), vault.NewSecret(q.Secret))
 	return ask.Done{}, err
+}
+
+// keepsOf lists the tenants that there may be secrets of.
+func (s *Service) keepsOf() ([]id.Tenant, error) {
+	return append(s.triggers.Tenants(), s.tenants.Tenants()...), s.view.Current()
+}
+
+// secretsOf names a tenant's secrets: those of the endpoints that triggers name. Another endpoint's leads to nothing, and
+// is sealed under the newest key when it is next set.
+func (s *Service) secretsOf(of id.Tenant) (names []string) {
+	for _, t := range s.triggers.All(of) {
+		names = append(names, string(t.Hook))
+	}
+	return names
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas/tenant"
 	"github.com/execwarden/execwarden/schemas/trigger"
 )
 
@@ -40,6 +41,7 @@ type Service struct {
 	view     *eventlog.View
 	slots    chan struct{}
 	triggers eventlog.Latest[trigger.Defined]
+	tenants  eventlog.Latest[tenant.Created]
 	count    *prometheus.CounterVec
 	vault    *vault.Vault  // set by Run, before anything is heard
 	ready    chan struct{} // closed once addr is set
@@ -52,7 +54,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, slots: make(chan struct{}, cfg.Concurrent), ready: make(chan struct{})}
-	s.view = deps.View(s.triggers.Apply, trigger.Defined{}.Kind())
+	s.view = deps.View(func(e eventlog.Stored) { s.triggers.Apply(e); s.tenants.Apply(e) }, trigger.Defined{}.Kind(), tenant.Created{}.Kind())
 	s.count = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "execwarden_webhook_deliveries_total", Help: "Deliveries, by answer."}, []string{"answer"})
 	return s, deps.Metrics.Register(s.count)

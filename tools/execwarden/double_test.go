@@ -7,12 +7,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/approval"
@@ -42,11 +44,12 @@ type double struct {
 	events    []client.Event
 	approvals []ask.Approval
 	runs      int
+	rewrapped map[schemas.Service]bool
 	quit      chan struct{}
 }
 
 func newDouble(requests string) *double {
-	d := &double{requests: requests, things: map[string]map[string]json.RawMessage{}, revoked: map[string]string{}, quit: make(chan struct{})}
+	d := &double{requests: requests, things: map[string]map[string]json.RawMessage{}, revoked: map[string]string{}, rewrapped: map[schemas.Service]bool{}, quit: make(chan struct{})}
 	for _, kind := range []string{"agents", "connections", "grants", "triggers", "environments"} {
 		d.things[kind] = map[string]json.RawMessage{}
 	}
@@ -59,6 +62,8 @@ func newDouble(requests string) *double {
 		"POST /v1/logins": func(*http.Request) (any, error) {
 			return client.Login{URL: "http://127.0.0.1:8080/login?code=once", ExpiresAt: at(600)}, nil
 		},
+		"POST /v1/keys/rewrap":           d.rewrap,
+		"POST /v1/keys/renew":            d.renew,
 		"GET /v1/{things}":               d.list,
 		"PUT /v1/{things}/{name}":        d.put,
 		"POST /v1/grants/{name}/revoke":  d.revoke,
@@ -119,6 +124,49 @@ func (d *double) note(r *http.Request) {
 	}
 	defer f.Close()
 	fmt.Fprintf(f, "%s %s\n", r.Method, r.URL.RequestURI())
+}
+
+// rewrap speaks of three tenants in two pages. The master key is in master.key of the script's directory.
+func (d *double) rewrap(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var q struct {
+		Service schemas.Service
+		ask.Rewrap
+	}
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		return nil, problem.New(problem.Invalid, "%v", err)
+	}
+	master, err := vault.OpenMaster(filepath.Join(filepath.Dir(d.requests), "master.key"))
+	if err != nil {
+		return nil, err
+	}
+	key, err := master.Current(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	page := ask.Rewrapped{Key: key, Tenants: 2, Next: "tnt_b"}
+	if q.After != "" {
+		page.Tenants, page.Next = 1, ""
+	}
+	if !d.rewrapped[q.Service] && q.Look {
+		page.Remaining = page.Tenants
+	} else if !d.rewrapped[q.Service] {
+		page.Keys = page.Tenants
+		d.rewrapped[q.Service] = page.Next == ""
+	}
+	return page, nil
+}
+
+func (d *double) renew(r *http.Request) (any, error) {
+	var q struct{ Service schemas.Service }
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		return nil, problem.New(problem.Invalid, "%v", err)
+	}
+	if q.Service == schemas.Webhooks {
+		return nil, problem.New(problem.NotFound, "webhooks keeps no secrets of tnt_main")
+	}
+	return ask.Rewrapped{Key: "age:000000000000", Tenants: 1, Resealed: 3}, nil
 }
 
 func (d *double) list(r *http.Request) (any, error) {

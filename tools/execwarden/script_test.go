@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/execwarden/execwarden/libs/vault"
 )
 
 var update = flag.Bool("update", false, "write what the program says into the scripts' files")
@@ -38,6 +40,9 @@ func TestScripts(t *testing.T) {
 			token := filepath.Join(env.WorkDir, "token")
 			env.Setenv("EXECWARDEN_URL", api.URL)
 			env.Setenv("EXECWARDEN_TOKEN_FILE", token)
+			if _, err := vault.LoadMaster(filepath.Join(env.WorkDir, "master.key")); err != nil {
+				return err
+			}
 			return os.WriteFile(token, []byte(ownerToken+"\n"), 0o600)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

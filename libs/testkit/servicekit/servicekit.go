@@ -32,7 +32,7 @@ type Kit struct {
 	*buskit.Bus
 	Root     ed25519.PrivateKey
 	RootFile string // Root, as a service is given it
-	Master   *vault.Master
+	Master   vault.Master
 
 	t    testing.TB
 	mu   sync.Mutex
@@ -52,7 +52,7 @@ func Start(t testing.TB) *Kit {
 }
 
 // NewMaster makes a master key.
-func NewMaster(t testing.TB) *vault.Master {
+func NewMaster(t testing.TB) vault.Master {
 	t.Helper()
 	identity, err := age.GenerateX25519Identity()
 	if err != nil {

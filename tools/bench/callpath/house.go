@@ -37,7 +37,7 @@ type house struct {
 	provider *provider
 	health   *boot.Health
 	metrics  *prometheus.Registry
-	master   *vault.Master
+	master   vault.Master
 	root     ed25519.PublicKey
 
 	running *errgroup.Group

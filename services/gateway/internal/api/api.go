@@ -69,6 +69,9 @@ func (a *API) routes() []route {
 		{"GET /v1/environments", anyRole, answer(a.environments), 0},
 		{"PUT /v1/environments/{name}", member.Role.MayConfigure, answer(a.defineEnvironment), 0},
 
+		{"POST /v1/keys/rewrap", owner, answer(a.rewrapKeys), 0},
+		{"POST /v1/keys/renew", owner, answer(a.renewKeys), 0},
+
 		{"GET /v1/runs", anyRole, answer(a.runs), 0},
 		{"POST /v1/runs", member.Role.MayConfigure, answer(a.startRun), 0},
 		{"GET /v1/runs/{id}/timeline", anyRole, answer(a.timeline), 0},

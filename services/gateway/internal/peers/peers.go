@@ -120,6 +120,23 @@ func (p *Peers) SetModelKey(ctx context.Context, who auth.Identity, q ask.SetMod
 	return rpc.Ask[ask.Done](ctx, p.conn, schemas.Agentloop, "model_key_set", who.Caller(), q)
 }
 
+// RewrapKeys asks a service that keeps secrets, which may have to ask a KMS for each of a page of tenants.
+func (p *Peers) RewrapKeys(ctx context.Context, who auth.Identity, s schemas.Service, q ask.Rewrap) (ask.Rewrapped, error) {
+	ctx, cancel := context.WithTimeout(ctx, rewrapWithin)
+	defer cancel()
+	return rpc.Ask[ask.Rewrapped](ctx, p.conn, s, "keys_rewrap", who.Caller(), q)
+}
+
+// RenewKeys asks a service that keeps secrets.
+func (p *Peers) RenewKeys(ctx context.Context, who auth.Identity, s schemas.Service) (ask.Rewrapped, error) {
+	ctx, cancel := context.WithTimeout(ctx, rewrapWithin)
+	defer cancel()
+	return rpc.Ask[ask.Rewrapped](ctx, p.conn, s, "keys_renew", who.Caller(), ask.RenewKeys{})
+}
+
+// rewrapWithin is how long a service may take for a page of tenants.
+const rewrapWithin = 45 * time.Second
+
 // StartRun asks the agent loop.
 func (p *Peers) StartRun(ctx context.Context, who auth.Identity, q ask.StartRun) (ask.Started, error) {
 	return rpc.Ask[ask.Started](ctx, p.conn, schemas.Agentloop, "run_start", who.Caller(), q)

@@ -149,6 +149,23 @@ func (s *State) Connections() (out []Owned) {
 	return out
 }
 
+// Tenants lists the tenants that anything was heard of.
+func (s *State) Tenants() []id.Tenant {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Keys(s.tenants))
+}
+
+// Credentials lists a tenant's connections that have, or had, a credential.
+func (s *State) Credentials(tenant id.Tenant) (out []id.Connection) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		out = slices.Collect(maps.Keys(t.connections))
+	}
+	return out
+}
+
 // Package gives the API package of a connection.
 func (s *State) Package(tenant id.Tenant, c id.Connection) (connection.Packaged, bool) {
 	s.mu.RLock()

@@ -14,7 +14,9 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestReportedAlone(t *testing.T) { t.Run("google/go-github#4150 the guard by itself", testGuardAlone) }
+func TestReportedAlone(t *testing.T) {
+	t.Run("google/go-github#4150 the guard by itself", testGuardAlone)
+}
 
 // The guard holds by itself: it knows nothing of how a request was built.
 func testGuardAlone(t *testing.T) {

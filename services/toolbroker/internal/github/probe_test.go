@@ -52,7 +52,7 @@ func TestProbePairs(t *testing.T) {
 		"issue's changes":    {"issue_write", `"method":"update","issue_number":7,"state":"closed","labels":["b","A"]`, one(issue, `{"number":7,"state":"closed","labels":[{"name":"a"},{"name":"b"}]}`), one(issue, `{"number":7,"state":"open","labels":[{"name":"a"},{"name":"b"}]}`)},
 		"pull request":       {"create_pull_request", `"title":"T","head":"topic","base":"main"`, pulls, noPulls},
 		"pull's changes":     {"update_pull_request", `"pullNumber":7,"title":"Fix","reviewers":["hubot"]`, one(pull, aPull), one(pull, strings.ReplaceAll(aPull, "hubot", "other"))},
-		"merge":              {"merge_pull_request", `"pullNumber":7,"expectedHeadSha":"`+sha1+`"`, one(pull, `{"number":7,"merged":true,"merge_commit_sha":"`+sha1+`"}`), one(pull, `{"number":7,"merged":false,"merge_commit_sha":"`+sha1+`"}`)},
+		"merge":              {"merge_pull_request", `"pullNumber":7,"expectedHeadSha":"` + sha1 + `"`, one(pull, `{"number":7,"merged":true,"merge_commit_sha":"`+sha1+`"}`), one(pull, `{"number":7,"merged":false,"merge_commit_sha":"`+sha1+`"}`)},
 		"reply":              {"add_reply_to_pull_request_comment", `"pullNumber":7,"commentId":5,"body":"x"`, replies, noReplies},
 		"review":             {"pull_request_review_write", `"method":"create","pullNumber":7,"event":"APPROVE"`, reviews, noReviews},
 		"submitted review":   {"pull_request_review_write", `"method":"submit_pending","pullNumber":7,"event":"APPROVE"`, reviews, one("/repos/acme/shop/pulls/7/reviews", pending)},

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/execwarden/execwarden/libs/boot"
 	"github.com/execwarden/execwarden/libs/natsd"
 	"github.com/execwarden/execwarden/libs/postgres"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -25,6 +26,7 @@ type Config struct {
 	ApprovalLife time.Duration `name:"approval_life" default:"24h" help:"how long a held call waits for a member"`
 	LogFormat    string        `name:"log_format" default:"text" help:"text or json"`
 	LogLevel     string        `name:"log_level" default:"warn" help:"debug, info, warn or error"`
+	boot.MasterKey
 
 	started func(*natsd.Server, *postgres.Server) // a seam for fault tests, which stop and start them
 }

@@ -10,6 +10,7 @@ import (
 
 	"crypto/ed25519"
 
+	"github.com/execwarden/execwarden/libs/boot"
 	"github.com/execwarden/execwarden/libs/keyfile"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/vault"
@@ -20,11 +21,11 @@ type dataDir struct {
 	path   string
 	lock   *os.File
 	root   ed25519.PrivateKey
-	master *vault.Master
+	master vault.Master
 }
 
 // openDataDir makes the directory if need be, and locks it: two processes on one store would destroy it.
-func openDataDir(path string) (*dataDir, error) {
+func openDataDir(path string, master boot.MasterKey) (*dataDir, error) {
 	// Others may pass through, since Postgres runs as another user when we are root; what is secret has modes of its own.
 	if err := os.MkdirAll(path, 0o711); err != nil {
 		return nil, problem.Wrap(err, problem.Invalid, "data directory %s cannot be made", path)
@@ -39,12 +40,30 @@ func openDataDir(path string) (*dataDir, error) {
 	}
 	d := &dataDir{path: path, lock: lock}
 	if d.root, err = keyfile.Load(d.file("root.key")); err == nil {
-		d.master, err = vault.LoadMaster(d.file("master.key"))
+		d.master, err = d.openMaster(master)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
+}
+
+// openMaster opens the master key. When nothing is set, it is in the directory, and is made there at the first start;
+// one that is there still opens what it sealed when another is set.
+func (d *dataDir) openMaster(m boot.MasterKey) (vault.Master, error) {
+	if m.MasterKeyFile == "" {
+		m.MasterKeyFile = d.file("master.key")
+		switch _, err := os.Stat(m.MasterKeyFile); {
+		case !errors.Is(err, os.ErrNotExist):
+		case m.Elsewhere():
+			m.MasterKeyFile = ""
+		default:
+			if _, err := vault.LoadMaster(m.MasterKeyFile); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return m.Open()
 }
 
 func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }

@@ -41,7 +41,7 @@ func Run(ctx context.Context, cfg Config, notices io.Writer) (err error) {
 		defer cancel()
 		err = errors.Join(err, endTraces(flush))
 	}()
-	dir, err := openDataDir(cfg.DataDir)
+	dir, err := openDataDir(cfg.DataDir, cfg.MasterKey)
 	if err != nil {
 		return err
 	}
