@@ -71,8 +71,14 @@ func NewRouter(conn *Conn, service schemas.Service, log *slog.Logger, metrics pr
 			}
 			return c, nil
 		},
-		Lane:    lane,
-		Tenant:  func(subject string) string { return token(subject, 2) },
+		Lane:   lane,
+		Tenant: func(subject string) string { return token(subject, 2) },
+		PerTenant: func(durable string) int {
+			if schemas.FindHearing(durable).Apart {
+				return 256 // they wait for providers and scripts, each of which has bounds of its own
+			}
+			return 64
+		},
 		AckWait: AckWait, MaxInFlight: MaxAckPending,
 	}, log)
 	r.handled = prometheus.NewHistogramVec(prometheus.HistogramOpts{

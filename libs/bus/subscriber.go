@@ -20,8 +20,8 @@ type SubscriberConfig struct {
 	Lane func(m jetstream.Msg) string
 	// Tenant names who a message is for. Default: everybody is one tenant.
 	Tenant func(subject string) string
-	// PerTenant is how many lanes of one tenant run at once. Default 64.
-	PerTenant int
+	// PerTenant is how many lanes of one tenant run at once, by topic. Default 64.
+	PerTenant func(topic string) int
 	// AckWait is the consumer's; a third of it is the heartbeat. Default 3 s.
 	AckWait time.Duration
 	// MaxInFlight is the consumer's MaxAckPending: the bound on what waits here. Default 1,024.
@@ -41,8 +41,8 @@ func (c SubscriberConfig) withDefaults() SubscriberConfig {
 	if c.Tenant == nil {
 		c.Tenant = one
 	}
-	if c.PerTenant == 0 {
-		c.PerTenant = 64
+	if c.PerTenant == nil {
+		c.PerTenant = func(string) int { return 64 }
 	}
 	if c.AckWait == 0 {
 		c.AckWait = 3 * time.Second
@@ -94,7 +94,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		iter.Stop()
 		return nil, ErrClosed
 	}
-	sub := newSubscription(ctx, s.cfg, iter, open, s.log.With("topic", topic))
+	sub := newSubscription(ctx, s.cfg, s.cfg.PerTenant(topic), iter, open, s.log.With("topic", topic))
 	s.running.Go(func() { sub.run(s.closing) })
 	return sub.out, nil
 }

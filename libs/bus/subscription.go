@@ -14,6 +14,7 @@ import (
 // subscription shares the messages of one consumer out over lanes.
 type subscription struct {
 	cfg  SubscriberConfig
+	most int // lanes of one tenant at once
 	log  *slog.Logger
 	open func() (jetstream.MessagesContext, error)
 	out  chan *message.Message
@@ -30,10 +31,10 @@ type subscription struct {
 	inFlight map[jetstream.Msg]struct{} // everything fetched and not yet settled: what the heartbeat keeps
 }
 
-func newSubscription(ctx context.Context, cfg SubscriberConfig, iter jetstream.MessagesContext, open func() (jetstream.MessagesContext, error), log *slog.Logger) *subscription {
+func newSubscription(ctx context.Context, cfg SubscriberConfig, most int, iter jetstream.MessagesContext, open func() (jetstream.MessagesContext, error), log *slog.Logger) *subscription {
 	ctx, cancel := context.WithCancel(ctx)
 	return &subscription{
-		cfg: cfg, log: log, iter: iter, open: open, ctx: ctx, cancel: cancel,
+		cfg: cfg, most: most, log: log, iter: iter, open: open, ctx: ctx, cancel: cancel,
 		out:    make(chan *message.Message),
 		queues: map[string][]jetstream.Msg{}, tenants: map[string]chan struct{}{},
 		inFlight: map[jetstream.Msg]struct{}{},
@@ -157,7 +158,7 @@ func (s *subscription) walk(lane string) {
 func (s *subscription) slots(tenant string) chan struct{} {
 	c, ok := s.tenants[tenant]
 	if !ok {
-		c = make(chan struct{}, s.cfg.PerTenant)
+		c = make(chan struct{}, s.most)
 		s.tenants[tenant] = c
 	}
 	return c

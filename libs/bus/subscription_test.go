@@ -96,7 +96,7 @@ func TestOneLaneIsSerialAndLanesRunAtOnce(t *testing.T) {
 }
 
 func TestATenantHasItsShareOnly(t *testing.T) {
-	l := subscribe(t, bus.SubscriberConfig{AckWait: 3 * time.Second, PerTenant: 2})
+	l := subscribe(t, bus.SubscriberConfig{AckWait: 3 * time.Second, PerTenant: func(string) int { return 2 }})
 	for i := range 5 {
 		l.publish(fmt.Sprintf("T.greedy.k%d", i))
 	}

@@ -27,7 +27,10 @@ func (h *house) waiting() *atomic.Int64 {
 	h.says(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // a server sees its client go only after the body
 		arrived.Add(1)
-		<-r.Context().Done()
+		select {
+		case <-r.Context().Done():
+		case <-h.t.Context().Done(): // the test has failed; its server is waited for
+		}
 	})
 	return &arrived
 }
