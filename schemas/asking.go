@@ -37,6 +37,8 @@ var askings = []Asking{
 	{Approvals, "grant_revoke", []Service{Gateway}},
 	{Approvals, "approval_decide", []Service{Gateway}},
 	{Approvals, "approval_list", []Service{Gateway}},
+	{Approvals, Barrier, []Service{Gateway}},
+	{Gateway, Barrier, []Service{Gateway}},
 	{Webhooks, "trigger_define", []Service{Gateway}},
 	{Webhooks, "hook_define", []Service{Gateway}},
 	{Webhooks, "keys_rewrap", []Service{Gateway}},

@@ -71,6 +71,7 @@ type Entry struct {
 	Version int
 	Stream  Stream
 	Ordered bool      // the aggregate is always appended with an expected sequence (CAS)
+	Jointly bool      // all things of the noun in a tenant are one aggregate: a rule spans them
 	Says    []Service // who may say it
 	Routes  []call.Route
 	Type    reflect.Type
@@ -84,8 +85,10 @@ var (
 // catalogue lists every kind in the order in which things happen.
 var catalogue = []Entry{
 	entry[tenant.Created](1, Control, false, nil, Gateway),
-	entry[member.Added](1, Control, false, nil, Gateway),
+	jointly(entry[member.Added](1, Control, true, nil, Gateway)),
+	jointly(entry[member.Removed](1, Control, true, nil, Gateway)),
 	entry[token.Issued](1, Control, false, nil, Gateway),
+	entry[token.Revoked](1, Control, false, nil, Gateway),
 	entry[key.Published](1, Control, false, nil, Toolbroker),
 	entry[agent.Defined](1, Control, false, nil, Gateway),
 	entry[connection.Defined](1, Control, false, nil, Toolbroker),
@@ -154,6 +157,20 @@ func entry[T Event](version int, stream Stream, ordered bool, routes []call.Rout
 		Kind: zero.Kind(), Version: version, Stream: stream, Ordered: ordered, Says: says, Routes: routes,
 		Type: reflect.TypeFor[T](),
 	}
+}
+
+// jointly marks an ordered entry whose expected sequence is that of its noun in the tenant.
+func jointly(e Entry) Entry {
+	e.Jointly = true
+	return e
+}
+
+// Filter is the one filter that an append of e at s is ordered by: it covers the whole aggregate.
+func (e Entry) Filter(s Subject) string {
+	if e.Jointly {
+		return subjectRoot + string(s.Tenant) + "." + s.Noun + ".>"
+	}
+	return s.Filter()
 }
 
 var byKind = func() map[string]Entry {

@@ -67,7 +67,9 @@ var samples = []struct {
 }{
 	{"tnt_main", "", tenant.Created{Tenant: tenantA, Name: "Main"}},
 	{"mem_owner", "", member.Added{Member: "mem_owner", Role: member.Owner}},
-	{"tok_1a2b3c", "", token.Issued{Token: "tok_1a2b3c", Member: "mem_owner", Fingerprint: "9f86d081884c", ExpiresAt: at.AddDate(0, 1, 0)}},
+	{"mem_owner", "", member.Removed{Member: "mem_owner", Reason: "left", Tokens: []id.Token{"tok_1a2b3c"}}},
+	{"tok_1a2b3c", "", token.Revoked{Token: "tok_1a2b3c", Member: "mem_owner", Reason: "lost"}},
+	{"tok_1a2b3c", "", token.Issued{Token: "tok_1a2b3c", Member: "mem_owner", Role: member.Admin, Fingerprint: "9f86d081884c", ExpiresAt: at.AddDate(0, 1, 0)}},
 	{"key_1a2b3c", "", key.Published{Key: "key_1a2b3c", Purpose: "permit", Public: []byte("0123456789abcdef0123456789abcdef"), NotBefore: at, Signature: bytes.Repeat([]byte{7}, 64)}},
 	{"agt_triage", "", triage},
 	{"con_github", "", connection.Defined{Connection: "con_github", Type: connection.GitHub, URL: "https://api.github.com", Private: []string{"10.1.2.5:443"}, Hosts: []string{"*.blob.core.windows.net"}, Trusted: true, Credential: "9f86d081884c", Removed: true}},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/schemas/run"
 )
 
@@ -191,6 +192,13 @@ func TestCatalogue(t *testing.T) {
 	ordered, stream := map[string]bool{}, map[string]schemas.Stream{}
 	for _, e := range schemas.All() {
 		noun, _, _ := strings.Cut(e.Kind, ".")
+		at := schemas.SubjectOf("tnt_a", e.Kind, "x", "")
+		if filter := e.Filter(at); !strings.HasPrefix(at.String(), strings.TrimSuffix(filter, ">")) || e.Jointly && !e.Ordered {
+			t.Errorf("the filter %s does not cover %s: the expected sequence would not be checked", filter, at)
+		}
+		if e.Jointly != schemas.EntryOf(member.Added{}).Jointly && noun == "member" {
+			t.Errorf("%s is not ordered with the tenant's other members", e.Kind)
+		}
 		if was, seen := ordered[noun]; seen && was != e.Ordered {
 			t.Errorf("%s is ordered: %v, and others of its aggregate are not", e.Kind, e.Ordered)
 		}

@@ -1,4 +1,4 @@
-// Package barrier tells when a change of the control stream is in force: when every instance that acts on grants has
+// Package barrier tells when a change of the control stream is in force: when every instance that acts on it has
 // heard it, or has not been current for so long that it admits and executes nothing.
 package barrier
 
@@ -35,9 +35,14 @@ func Answer(v *eventlog.View) rpc.Method {
 	})
 }
 
-// Wait waits until what is stored at a sequence is in force, and says how many instances have heard it and which have
-// not, but act no more until they have. It takes at most 3 s. An error, of code pending, means that nobody can tell.
+// Wait is Among, for the services that act on grants.
 func Wait(ctx context.Context, conn *bus.Conn, who rpc.Caller, seq uint64) (ask.InForce, error) {
+	return Among(ctx, conn, who, seq, services...)
+}
+
+// Among waits until what is stored at a sequence is in force in some services, and says how many instances have heard it and which have
+// not, but act no more until they have. It takes at most 3 s. An error, of code pending, means that nobody can tell.
+func Among(ctx context.Context, conn *bus.Conn, who rpc.Caller, seq uint64, services ...schemas.Service) (ask.InForce, error) {
 	began := time.Now()
 	pending := func(err error) error {
 		return problem.Wrap(err, problem.Pending, "the change is recorded, and it cannot be told yet whether every instance has heard it; one that is not current for %s acts no more", eventlog.StaleAfter)

@@ -76,6 +76,7 @@ func (l *Log) Append(ctx context.Context, d Draft) (seq uint64, err error) {
 }
 
 // AppendAfter stores an event if the aggregate's last event still has sequence after; zero means that there is none.
+// The aggregate is what the catalogue's entry says: the thing, or all things of the noun in the tenant.
 // Problems: as Append, and conflict when the aggregate has moved on.
 func (l *Log) AppendAfter(ctx context.Context, d Draft, after uint64) (seq uint64, err error) {
 	if !schemas.EntryOf(d.Event).Ordered {
@@ -101,7 +102,7 @@ func (l *Log) append(ctx context.Context, d Draft, after *uint64) (uint64, error
 	msgID := messageID(d.Tenant, eventID)
 	opts := []jetstream.PublishOpt{jetstream.WithMsgID(msgID), jetstream.WithExpectStream(string(entry.Stream))}
 	if after != nil {
-		opts = append(opts, jetstream.WithExpectLastSequenceForSubject(*after, at.Filter()))
+		opts = append(opts, jetstream.WithExpectLastSequenceForSubject(*after, entry.Filter(at)))
 	}
 	publish, cancel := context.WithTimeout(ctx, appendTimeout)
 	defer cancel()
@@ -118,7 +119,7 @@ func (l *Log) append(ctx context.Context, d Draft, after *uint64) (uint64, error
 		return 0, context.Cause(publish)
 	case errors.As(err, &refused) && stale(refused.ErrorCode):
 		// Also the answer to a retry of what is already stored, since the expectation is checked before the id.
-		if seq, found, searchErr := l.find(ctx, entry.Stream, at.Filter(), *after+1, msgID); searchErr != nil {
+		if seq, found, searchErr := l.find(ctx, entry.Stream, entry.Filter(at), *after+1, msgID); searchErr != nil {
 			return 0, problem.Wrap(searchErr, problem.Pending, "it is not known yet whether %s was recorded", entry.Kind)
 		} else if found {
 			return seq, nil
@@ -136,7 +137,7 @@ func (l *Log) resolve(ctx context.Context, entry schemas.Entry, at schemas.Subje
 	defer cancel()
 	filter, from := at.String(), uint64(1)
 	if after != nil {
-		filter, from = at.Filter(), *after+1
+		filter, from = entry.Filter(at), *after+1
 	}
 	seq, found, err := l.find(search, entry.Stream, filter, from, msgID)
 	switch {

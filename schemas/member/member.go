@@ -29,7 +29,18 @@ func (r Role) MayConfigure() bool { return r == Owner || r == Admin }
 // MayApprove says whether r may decide held calls.
 func (r Role) MayApprove() bool { return r == Owner || r == Admin || r == Approver }
 
-// Added is the full state of a membership.
+// Narrower is the role that allows less. Of one that is no role, nothing is allowed.
+func Narrower(a, b Role) Role {
+	switch {
+	case !a.Valid() || !b.Valid():
+		return ""
+	case a.AtLeast(b):
+		return b
+	}
+	return a
+}
+
+// Added is the full state of a membership. A member who gets another role is added again.
 type Added struct {
 	Member id.Member `json:"member"`
 	Role   Role      `json:"role"`
@@ -37,3 +48,14 @@ type Added struct {
 
 // Kind implements schemas.Event.
 func (Added) Kind() string { return "member.added" }
+
+// Removed says that somebody is a member no more, for good: whoever comes back gets another id. Tokens are those that
+// stopped working with it.
+type Removed struct {
+	Member id.Member  `json:"member"`
+	Reason string     `json:"reason,omitempty"`
+	Tokens []id.Token `json:"tokens,omitempty"`
+}
+
+// Kind implements schemas.Event.
+func (Removed) Kind() string { return "member.removed" }

@@ -5,16 +5,28 @@ import (
 	"time"
 
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
 )
 
 // Issued says that a token was made for a member. The fingerprint tells tokens apart in records; it is the first 12
 // hex digits of the token's SHA-256 and opens nothing.
 type Issued struct {
-	Token       id.Token  `json:"token"`
-	Member      id.Member `json:"member"`
-	Fingerprint string    `json:"fingerprint"`
-	ExpiresAt   time.Time `json:"expires_at,omitzero"`
+	Token       id.Token    `json:"token"`
+	Member      id.Member   `json:"member"`
+	Role        member.Role `json:"role,omitempty"` // the widest that the token gives; empty: as wide as its member
+	Fingerprint string      `json:"fingerprint"`
+	ExpiresAt   time.Time   `json:"expires_at,omitzero"`
 }
 
 // Kind implements schemas.Event.
 func (Issued) Kind() string { return "token.issued" }
+
+// Revoked says that a token does not work any more, for good.
+type Revoked struct {
+	Token  id.Token  `json:"token"`
+	Member id.Member `json:"member"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Kind implements schemas.Event.
+func (Revoked) Kind() string { return "token.revoked" }

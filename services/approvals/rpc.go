@@ -25,6 +25,7 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("grant_revoke", s.revokeGrant),
 		rpc.On("approval_decide", s.decideApproval),
 		rpc.On("approval_list", s.listApprovals),
+		barrier.Answer(s.view),
 	)
 }
 
@@ -92,6 +93,13 @@ func (s *Service) decideApproval(ctx context.Context, who rpc.Caller, q ask.Deci
 	if err != nil || !member.Role(who.Role).MayApprove() {
 		return ask.Approval{}, problem.New(problem.Denied, "only a member with role owner, admin or approver decides on approvals")
 	}
+	role, err := s.standing(who.Tenant, by, member.Role(who.Role))
+	if err != nil {
+		return ask.Approval{}, err
+	}
+	if !role.MayApprove() {
+		return ask.Approval{}, problem.New(problem.Denied, "a member with role %s does not decide on approvals", role)
+	}
 	if len(q.Note) > maxNote || !valid[id.Approval](q.Approval) {
 		return ask.Approval{}, problem.New(problem.Invalid, "a decision needs an approval's id, and a note of at most %d bytes", maxNote)
 	}
@@ -107,7 +115,8 @@ func (s *Service) decideApproval(ctx context.Context, who rpc.Caller, q ask.Deci
 			correlation = e.Envelope.Correlation
 		}
 	}
-	next, err := state.Decide(q, book.Decider{Member: by, Role: member.Role(who.Role)}, s.now())
+	s.count(who.Tenant, &state)
+	next, err := state.Decide(q, book.Decider{Member: by, Role: role}, s.now())
 	if err != nil {
 		return ask.Approval{}, err
 	}
@@ -131,6 +140,9 @@ func (s *Service) listApprovals(ctx context.Context, who rpc.Caller, q ask.ListA
 		return ask.Approvals{}, err
 	}
 	list := s.book.List(who.Tenant, q.Open, s.now())
+	for i := range list {
+		list[i].Votes = s.counting(who.Tenant, list[i].Votes, list[i].Approver)
+	}
 	return ask.Approvals{Approvals: list[:fitting(list)]}, nil
 }
 

@@ -10,7 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/services/approvals/internal/book"
 )
 
@@ -36,6 +38,11 @@ type Service struct {
 	log  *slog.Logger
 	now  func() time.Time
 	book *book.Book
+	view *eventlog.View
+
+	// Members as the control stream has them.
+	added   eventlog.Latest[member.Added]
+	removed eventlog.Latest[member.Removed]
 
 	reading sync.Mutex
 	read    uint64 // EW_ACTIVITY sequence up to which the book is written
@@ -47,6 +54,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, book: book.New()}
+	s.view = deps.View(func(e eventlog.Stored) { s.added.Apply(e); s.removed.Apply(e) }, member.Added{}.Kind(), member.Removed{}.Kind())
 	err := deps.Metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "execwarden_approvals_waiting", Help: "Approvals that wait for a member.",
 	}, func() float64 { return float64(s.book.Open()) }))
@@ -66,6 +74,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	router.Hear("approvals_held", s.onHeld)
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.view.Run(ctx) })
 	group.Go(func() error { return router.Run(ctx) })
 	group.Go(func() error { s.sweep(ctx); return nil })
 	return group.Wait()

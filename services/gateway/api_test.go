@@ -264,10 +264,7 @@ func TestTenantsAreApart(t *testing.T) {
 func TestRoleIsTheNarrowerOfTokenAndMember(t *testing.T) {
 	h := start(t)
 	token := h.token(t, auth.MainTenant, member.Admin, time.Time{})
-	narrowed := member.Added{Member: "mem_admin", Role: member.Auditor}
-	if _, err := h.log.Append(t.Context(), eventlog.Draft{Tenant: auth.MainTenant, Key: "mem_admin", Actor: "mem_owner", Event: narrowed}); err != nil {
-		t.Fatal(err)
-	}
+	h.member(t, auth.MainTenant, "mem_admin", member.Auditor)
 	if got := h.call(t, h.owner, "PUT", "/v1/agents/a", anAgent); got.status != 200 { // heard after the change
 		t.Fatal(got)
 	}

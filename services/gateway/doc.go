@@ -2,7 +2,7 @@
 //
 // Hears: everything on EW_CONTROL, as a view; news of the ledger, as hints.
 //
-// Says: tenant.created, member.added, token.issued; agent.defined.
+// Says: tenant.created; member.added, member.removed; token.issued, token.revoked; agent.defined.
 //
 // Owns: tenants, members, agents and access tokens.
 //

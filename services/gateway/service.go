@@ -5,13 +5,16 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/execwarden/execwarden/libs/barrier"
 	"github.com/execwarden/execwarden/libs/boot"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/services/gateway/internal/api"
@@ -30,6 +33,7 @@ type Service struct {
 	log   *slog.Logger
 	state *control.State
 	view  *eventlog.View
+	hub   atomic.Pointer[follow.Hub] // set before anybody is let in
 
 	ready chan struct{} // closed once addr is set
 	addr  net.Addr
@@ -76,6 +80,11 @@ func (s *Service) serve(ctx context.Context, people *auth.People) error {
 			return err
 		}
 	}
+	questions, err := rpc.Serve(s.deps.Conn, s.deps.Service, s.deps.Version, s.log, barrier.Answer(s.view))
+	if err != nil {
+		return err
+	}
+	defer questions.Close()
 	// Nobody is let in before it is known who is who.
 	if err := s.view.Wait(ctx, heard); err != nil {
 		return nil // only the end of ctx ends the wait
@@ -104,9 +113,10 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 	gate := auth.NewGate(people, members{s.state, s.view}, site.Secure())
 	peers := peers.New(s.deps.Conn, s.deps.Log, s.view)
 	hub := follow.New(peers, gate.Recheck, s.cfg.MaxTails)
+	s.hub.Store(hub)
 
 	mux := http.NewServeMux()
-	(&api.API{Gate: gate, Site: site, State: s.state, Peers: peers, Hub: hub, Log: s.deps.Log, Note: s.log}).Register(mux)
+	(&api.API{Gate: gate, Site: site, State: s.state, People: people, Peers: peers, Hub: hub, Log: s.deps.Log, Note: s.log}).Register(mux)
 	(&console.Console{Gate: gate, Site: site, Peers: peers, Hub: hub, Note: s.log}).Register(mux)
 	if h, err = edge.Handler(site, mux, s.deps.Metrics); err != nil {
 		return nil, nil, err
@@ -125,20 +135,33 @@ func (s *Service) apply(e eventlog.Stored) {
 	if err := s.state.Apply(e); err != nil {
 		s.log.Warn("control event not applied", "seq", e.Seq, "err", err)
 	}
+	if hub := s.hub.Load(); hub != nil && (e.At.Noun == "member" || e.At.Noun == "token") {
+		hub.Doubt(e.At.Tenant)
+	}
 }
 
-// members answers who is a member from the view. That somebody is not there says nothing while it is behind.
+// members answers who is a member from the view. While it is behind, nobody is: whoever seems to be one may have been
+// removed meanwhile.
 type members struct {
 	state *control.State
 	view  *eventlog.View
 }
 
-func (m members) Role(tenant id.Tenant, who id.Member) (member.Role, bool, error) {
-	role, ok := m.state.Role(tenant, who)
-	if !ok {
-		return "", false, m.view.Current()
+func (m members) Role(tenant id.Tenant, who id.Member, with id.Token) (member.Role, error) {
+	if err := m.view.Current(); err != nil {
+		return "", err
 	}
-	return role, true, nil
+	token, known := m.state.Token(tenant, with)
+	role, ok := m.state.Role(tenant, who)
+	switch {
+	case !ok:
+		return "", problem.New(problem.Unauthenticated, "the member of this access token is not there any more")
+	case !known || token.Member != who:
+		return "", problem.New(problem.Unauthenticated, "the access token is not valid")
+	case token.Revoked:
+		return "", problem.New(problem.Unauthenticated, "the access token was revoked")
+	}
+	return role, nil
 }
 
 var _ boot.Service = (*Service)(nil)

@@ -23,6 +23,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
+	"github.com/execwarden/execwarden/services/gateway/internal/roster"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,13 +31,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // house is a gateway on a real bus, with stand-ins for the services that it asks.
 type house struct {
 	*peersFake
-	bus    *buskit.Bus
-	base   string
-	owner  string // a token
-	people *auth.People
-	log    *eventlog.Log
-	client *http.Client
-	stop   func()
+	bus *buskit.Bus
+
+	tokenFile string
+	base      string
+	owner     string // a token
+	people    *auth.People
+	log       *eventlog.Log
+	client    *http.Client
+	stop      func()
 }
 
 func start(t *testing.T) *house {
@@ -82,6 +85,7 @@ func (h *house) run(t *testing.T, cfg Config) {
 	}
 	h.base = "http://" + addr.String()
 	h.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	h.tokenFile = cfg.OwnerTokenFile
 	text, err := os.ReadFile(cfg.OwnerTokenFile)
 	if err != nil {
 		t.Fatal(err)
@@ -96,19 +100,27 @@ func (h *house) run(t *testing.T, cfg Config) {
 func (h *house) token(t *testing.T, tenant id.Tenant, role member.Role, expires time.Time) string {
 	t.Helper()
 	who := id.Member("mem_" + string(role))
-	_, err := h.log.Append(t.Context(), eventlog.Draft{Tenant: tenant, Key: string(who), Actor: "service:gateway", Event: member.Added{Member: who, Role: role}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.member(t, tenant, who, role)
 	secret := auth.NewToken()
 	m := auth.Membership{Tenant: tenant, Member: who, Role: role, ExpiresAt: expires}
-	if _, err = h.people.Admit(t.Context(), secret, m); err != nil {
+	if _, err := h.people.Admit(t.Context(), secret, m); err != nil {
 		t.Fatal(err)
 	}
 	if expires.IsZero() {
 		buskit.Eventually(t, "the token works", func() bool { return h.call(t, secret.Reveal(), "GET", "/v1/whoami", "").status == 200 })
 	}
 	return secret.Reveal()
+}
+
+// member says that somebody is a member with a role, as the deployment itself does.
+func (h *house) member(t *testing.T, tenant id.Tenant, who id.Member, role member.Role) {
+	t.Helper()
+	_, err := roster.Change(t.Context(), h.log, tenant, "service:gateway", who, func(*roster.Roster) (schemas.Event, error) {
+		return member.Added{Member: who, Role: role}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // answer is what came back.

@@ -85,6 +85,12 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 			a.refusal = problem.New(problem.Cancelled, "the run was cancelled before the call was approved")
 		}
 	}
+	if a.approved != "" {
+		a.quorum = max(state.Held.Quorum, 1)
+		if a.voters, err = s.voters(ctx, a.tenant, a.approval, a.approved); err != nil {
+			return err
+		}
+	}
 	a.request = *state.Requested
 	a.request.NotAfter = time.Time{} // waiting for a person does not count
 	return s.decide(ctx, a)
@@ -99,6 +105,8 @@ type question struct {
 	correlation string
 	approval    id.Approval
 	approved    string         // the digest that was approved
+	voters      []id.Member    // who approved it
+	quorum      int            // how many of them have to be members still
 	refusal     *problem.Error // what a person, or the clock, decided already
 }
 
@@ -113,6 +121,8 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	before, beforeErr := s.approvedBefore(ctx, a)
 	args, err := permit.CanonicalArgs(r.Body.Args)
 	switch {
+	case a.approved != "" && !s.standing(a):
+		d.Code, d.Reason = problem.Denied, "too few of those who approved it are members still"
 	case a.refusal != nil:
 		d.Code, d.Reason = a.refusal.Code, a.refusal.Message
 	case err != nil:

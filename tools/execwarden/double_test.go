@@ -21,6 +21,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 )
@@ -62,6 +63,14 @@ func newDouble(requests string) *double {
 		"POST /v1/logins": func(*http.Request) (any, error) {
 			return client.Login{URL: "http://127.0.0.1:8080/login?code=once", ExpiresAt: at(600)}, nil
 		},
+		"GET /v1/members":                d.members,
+		"POST /v1/members":               d.issue,
+		"PUT /v1/members/{name}/role":    d.aboutMember,
+		"POST /v1/members/{name}/remove": d.aboutMember,
+		"POST /v1/members/{name}/erase":  d.aboutMember,
+		"GET /v1/tokens":                 d.tokens,
+		"POST /v1/tokens":                d.issue,
+		"POST /v1/tokens/{id}/revoke":    d.aboutMember,
 		"POST /v1/keys/rewrap":           d.rewrap,
 		"POST /v1/keys/renew":            d.renew,
 		"GET /v1/{things}":               d.list,
@@ -124,6 +133,48 @@ func (d *double) note(r *http.Request) {
 	}
 	defer f.Close()
 	fmt.Fprintf(f, "%s %s\n", r.Method, r.URL.RequestURI())
+}
+
+func (d *double) members(*http.Request) (any, error) {
+	return map[string]any{"members": []client.Member{
+		{Member: "mem_a", Name: "Ada \x1b[31m", Email: "ada@example.com", Role: "approver", State: "active"},
+		{Member: "mem_b", Role: "admin", State: "removed", Reason: "left"},
+	}}, nil
+}
+
+func (d *double) tokens(*http.Request) (any, error) {
+	return map[string]any{"tokens": []client.Token{
+		{Token: "tok_a", Member: "mem_a", Name: "Ada", Role: "approver", Fingerprint: "9f86d081884c", IssuedAt: at(0), IssuedBy: "mem_owner", ExpiresAt: at(3600), State: "active"},
+		{Token: "tok_b", Member: "mem_b", Fingerprint: "d081884c9f86", IssuedAt: at(0), IssuedBy: "mem_owner", State: "removed"},
+	}}, nil
+}
+
+// issue makes a token for whoever is named, unless the name is Taken.
+func (d *double) issue(r *http.Request) (any, error) {
+	var q struct {
+		Name, Email, Member string
+		Role                member.Role
+		ExpiresAt           time.Time `json:"expires_at"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		return nil, problem.New(problem.Invalid, "%v", err)
+	}
+	if q.Name == "Taken" {
+		return nil, problem.New(problem.Conflict, "mem_b has the name Taken")
+	}
+	return client.Issued{Member: "mem_n", Name: q.Name, Role: q.Role, Token: "tok_n", Secret: "ewt_new-" + q.Name + q.Member, ExpiresAt: q.ExpiresAt}, nil
+}
+
+func (d *double) aboutMember(r *http.Request) (any, error) {
+	switch r.PathValue("name") + r.PathValue("id") {
+	case "Nobody", "tok_none":
+		return nil, problem.New(problem.NotFound, "there is no such one")
+	case "Last":
+		return nil, problem.New(problem.Conflict, "mem_a is the last owner; make somebody else an owner first")
+	case "Slow":
+		return nil, problem.New(problem.Pending, "it is recorded, and not every service has confirmed it yet")
+	}
+	return ask.InForce{Seq: 9, Heard: 3, ConfirmedMS: 4.5}, nil
 }
 
 // rewrap speaks of three tenants in two pages. The master key is in master.key of the script's directory.

@@ -116,7 +116,7 @@ func (k *Kit) Say(s schemas.Service, d eventlog.Draft) uint64 {
 	var err error
 	if entry.Ordered {
 		var last uint64
-		for e, err := range log.Read(k.t.Context(), entry.Stream, schemas.SubjectOf(d.Tenant, entry.Kind, d.Key, d.Route).Filter(), 1) {
+		for e, err := range log.Read(k.t.Context(), entry.Stream, entry.Filter(schemas.SubjectOf(d.Tenant, entry.Kind, d.Key, d.Route)), 1) {
 			if err != nil {
 				k.t.Fatal(err)
 			}

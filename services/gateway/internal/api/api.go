@@ -26,13 +26,14 @@ const (
 
 // API answers requests under /v1/.
 type API struct {
-	Gate  *auth.Gate
-	Site  *edge.Site
-	State *control.State
-	Peers *peers.Peers
-	Hub   *follow.Hub
-	Log   *eventlog.Log
-	Note  *slog.Logger
+	Gate   *auth.Gate
+	Site   *edge.Site
+	State  *control.State
+	People *auth.People
+	Peers  *peers.Peers
+	Hub    *follow.Hub
+	Log    *eventlog.Log
+	Note   *slog.Logger
 }
 
 // handler answers one authenticated request. body is all that was sent.
@@ -50,6 +51,15 @@ func (a *API) routes() []route {
 	return []route{
 		{"GET /v1/whoami", anyRole, answer(a.whoami), 0},
 		{"POST /v1/logins", anyRole, answer(a.newLogin), 0},
+
+		{"GET /v1/members", anyRole, answer(a.members), 0},
+		{"POST /v1/members", member.Role.MayConfigure, answer(a.addMember), 0},
+		{"PUT /v1/members/{name}/role", member.Role.MayConfigure, answer(a.setRole), 0},
+		{"POST /v1/members/{name}/remove", member.Role.MayConfigure, answer(a.removeMember), 0},
+		{"POST /v1/members/{name}/erase", member.Role.MayConfigure, answer(a.eraseMember), 0},
+		{"GET /v1/tokens", anyRole, answer(a.tokens), 0},
+		{"POST /v1/tokens", anyRole, answer(a.createToken), 0},
+		{"POST /v1/tokens/{id}/revoke", anyRole, answer(a.revokeToken), 0},
 
 		{"GET /v1/agents", anyRole, answer(a.agents), 0},
 		{"PUT /v1/agents/{name}", member.Role.MayConfigure, answer(a.defineAgent), 0},

@@ -21,9 +21,10 @@ const (
 	maxSessions   = 10_000
 )
 
-// Members says which role a member has now; unavailable when that is not known.
+// Members says which role a member has now, if they still are one and the token was not revoked. Problems:
+// unauthenticated, unavailable (it is not certain to have heard of every removal and revocation).
 type Members interface {
-	Role(id.Tenant, id.Member) (member.Role, bool, error)
+	Role(id.Tenant, id.Member, id.Token) (member.Role, error)
 }
 
 // Gate authenticates requests.
@@ -101,14 +102,11 @@ func (g *Gate) holder(ctx context.Context, h Hash) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	role, ok, err := g.members.Role(m.Tenant, m.Member)
+	role, err := g.members.Role(m.Tenant, m.Member, m.Token)
 	if err != nil {
 		return Identity{}, err
 	}
-	if !ok {
-		return Identity{}, problem.New(problem.Unauthenticated, "the member of this access token is not there any more")
-	}
-	return Identity{Tenant: m.Tenant, Member: m.Member, Role: narrower(m.Role, role), Token: m.Token, hash: h}, nil
+	return Identity{Tenant: m.Tenant, Member: m.Member, Role: member.Narrower(m.Role, role), Token: m.Token, ExpiresAt: m.ExpiresAt, hash: h}, nil
 }
 
 // NewCode makes a code with which a browser can act for who, once.

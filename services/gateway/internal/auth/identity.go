@@ -1,7 +1,7 @@
 package auth
 
 import (
-	"slices"
+	"time"
 
 	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/schemas/id"
@@ -14,6 +14,8 @@ type Identity struct {
 	Member id.Member   `json:"member"`
 	Role   member.Role `json:"role"`
 	Token  id.Token    `json:"token"`
+	// ExpiresAt is when the token ends; zero: never. What it makes does not outlive it.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
 
 	hash    Hash // of the token, also when a session stands for it
 	session bool
@@ -26,10 +28,3 @@ func (i Identity) Caller() rpc.Caller {
 
 // Session says whether a browser's cookie made the identity, which other web pages could have it send.
 func (i Identity) Session() bool { return i.session }
-
-// narrower is the role that allows less: a token never gives more than it was issued with, and never more than its
-// member has now.
-func narrower(a, b member.Role) member.Role {
-	order := []member.Role{member.Owner, member.Admin, member.Approver, member.Auditor}
-	return order[max(slices.Index(order, a), slices.Index(order, b))]
-}

@@ -11,9 +11,11 @@ import (
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/schemas/tenant"
+	"github.com/execwarden/execwarden/services/gateway/internal/roster"
 )
 
 // The first tenant and its first member.
@@ -29,17 +31,21 @@ func (p *People) EnsureOwner(ctx context.Context, path string) (seq uint64, err 
 	if err != nil {
 		return 0, err
 	}
-	for _, d := range []eventlog.Draft{
-		{Tenant: MainTenant, Key: string(MainTenant), Actor: actor, Event: tenant.Created{Tenant: MainTenant, Name: id.Name(MainTenant)}},
-		{Tenant: MainTenant, Key: string(Owner), Actor: actor, Event: member.Added{Member: Owner, Role: member.Owner}},
-	} {
-		at, err := p.once(ctx, d)
-		if err != nil {
-			return 0, err
-		}
-		seq = max(seq, at)
+	seq, err = p.once(ctx, eventlog.Draft{Tenant: MainTenant, Key: string(MainTenant), Actor: actor, Event: tenant.Created{Tenant: MainTenant, Name: id.Name(MainTenant)}})
+	if err != nil {
+		return 0, err
 	}
-	at, err := p.Admit(ctx, secret, Membership{Tenant: MainTenant, Member: Owner, Role: member.Owner})
+	at, err := roster.Change(ctx, p.log, MainTenant, actor, Owner, func(r *roster.Roster) (schemas.Event, error) {
+		if len(r.Roles) > 0 {
+			return nil, nil // also when somebody else is the owner by now: a restart takes nothing back
+		}
+		return member.Added{Member: Owner, Role: member.Owner}, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	seq = max(seq, at)
+	at, err = p.Admit(ctx, secret, Membership{Tenant: MainTenant, Member: Owner, Role: member.Owner})
 	return max(seq, at), err
 }
 

@@ -47,28 +47,40 @@ func OpenPeople(ctx context.Context, conn *bus.Conn, log *eventlog.Log) (*People
 
 func key(h Hash) string { return "token." + h.String() }
 
+// Issue makes a token and gives it, this once, with the sequence of its event.
+func (p *People) Issue(ctx context.Context, by id.Member, m Membership) (vault.Secret, Membership, uint64, error) {
+	secret := NewToken()
+	m, seq, err := p.admit(ctx, string(by), secret, m)
+	return secret, m, seq, err
+}
+
 // Admit makes a token valid and gives the sequence of the last event that this took, 0 when there was nothing to do.
 // Its ids are derived from the token, so admitting it again adds nothing.
 func (p *People) Admit(ctx context.Context, secret vault.Secret, m Membership) (seq uint64, err error) {
+	_, seq, err = p.admit(ctx, actor, secret, m)
+	return seq, err
+}
+
+func (p *People) admit(ctx context.Context, by string, secret vault.Secret, m Membership) (_ Membership, seq uint64, err error) {
 	h := hashOf(secret)
 	m.Token = id.Derive[id.Token](string(m.Tenant), h.String())
 	// The record of the token comes before the token works: a crash between the two leaves a token that was issued
 	// and opens nothing until it is admitted again.
 	seq, err = p.once(ctx, eventlog.Draft{
-		Tenant: m.Tenant, Key: string(m.Token), Actor: actor,
-		Event: token.Issued{Token: m.Token, Member: m.Member, Fingerprint: vault.Fingerprint(secret), ExpiresAt: m.ExpiresAt},
+		Tenant: m.Tenant, Key: string(m.Token), Actor: by,
+		Event: token.Issued{Token: m.Token, Member: m.Member, Role: m.Role, Fingerprint: vault.Fingerprint(secret), ExpiresAt: m.ExpiresAt},
 	})
 	if err != nil {
-		return 0, err
+		return m, 0, err
 	}
 	value, err := json.Marshal(m)
 	if err != nil {
-		return 0, problem.Wrap(err, problem.Internal, "the membership cannot be written")
+		return m, 0, problem.Wrap(err, problem.Internal, "the membership cannot be written")
 	}
 	if _, err = p.kv.Create(ctx, key(h), value); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
-		return 0, problem.Wrap(err, problem.Unavailable, "the token could not be kept")
+		return m, 0, problem.Wrap(err, problem.Unavailable, "the token could not be kept")
 	}
-	return seq, nil
+	return m, seq, nil
 }
 
 // once appends the first event of an aggregate, unless it has one. The derived id covers two instances that look at

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/schemas/agent"
@@ -14,6 +15,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/token"
 	"github.com/execwarden/execwarden/schemas/trigger"
 )
 
@@ -24,7 +26,8 @@ type State struct {
 }
 
 type tenant struct {
-	members      map[id.Member]member.Added
+	members      map[id.Member]Member
+	tokens       map[id.Token]Token
 	agents       map[id.Agent]agent.Defined
 	connections  map[id.Connection]connection.Defined
 	tools        map[id.Connection][]connection.Tool
@@ -42,6 +45,23 @@ type Grant struct {
 	Seq     uint64
 }
 
+// Member is a member with what became of them.
+type Member struct {
+	Member  id.Member
+	Role    member.Role
+	Removed bool // for good
+	Reason  string
+}
+
+// Token is a token with what became of it.
+type Token struct {
+	token.Issued
+	IssuedAt time.Time
+	IssuedBy string
+	Revoked  bool // for good
+	Reason   string
+}
+
 // New makes an empty state.
 func New() *State { return &State{tenants: map[id.Tenant]*tenant{}} }
 
@@ -57,7 +77,7 @@ func (s *State) Apply(e eventlog.Stored) error {
 	t := s.tenants[e.At.Tenant]
 	if t == nil {
 		t = &tenant{
-			members: map[id.Member]member.Added{}, agents: map[id.Agent]agent.Defined{},
+			members: map[id.Member]Member{}, tokens: map[id.Token]Token{}, agents: map[id.Agent]agent.Defined{},
 			connections: map[id.Connection]connection.Defined{}, tools: map[id.Connection][]connection.Tool{},
 			grants: map[id.Grant]Grant{}, triggers: map[id.Trigger]trigger.Defined{},
 			environments: map[id.Environment]environment.Registered{}, applied: map[string]uint64{},
@@ -65,8 +85,9 @@ func (s *State) Apply(e eventlog.Stored) error {
 		s.tenants[e.At.Tenant] = t
 	}
 	part := e.At.Noun + "/" + e.At.Key
-	if e.At.Noun == "connection" {
-		part = e.At.Kind() + "/" + e.At.Key // defined and listed are two states, not versions of one
+	switch e.At.Noun {
+	case "connection", "member", "token":
+		part = e.At.Kind() + "/" + e.At.Key // defined and listed are two states, not versions of one; a removal is final
 	}
 	if t.applied[part] >= e.Seq {
 		return nil
@@ -74,7 +95,21 @@ func (s *State) Apply(e eventlog.Stored) error {
 	t.applied[part] = e.Seq
 	switch ev := ev.(type) {
 	case member.Added:
-		t.members[ev.Member] = ev
+		m := t.members[ev.Member]
+		m.Member, m.Role = ev.Member, ev.Role
+		t.members[ev.Member] = m
+	case member.Removed:
+		m := t.members[ev.Member]
+		m.Member, m.Removed, m.Reason = ev.Member, true, ev.Reason
+		t.members[ev.Member] = m
+	case token.Issued:
+		k := t.tokens[ev.Token]
+		k.Issued, k.IssuedAt, k.IssuedBy = ev, e.Envelope.Time, e.Envelope.Actor
+		t.tokens[ev.Token] = k
+	case token.Revoked:
+		k := t.tokens[ev.Token]
+		k.Revoked, k.Reason = true, ev.Reason
+		t.tokens[ev.Token] = k
 	case agent.Defined:
 		t.agents[ev.Agent] = ev
 	case connection.Defined:
@@ -95,15 +130,35 @@ func (s *State) Apply(e eventlog.Stored) error {
 	return nil
 }
 
-// Role gives a member's role.
+// Role gives the role of a member who was not removed.
 func (s *State) Role(tenant id.Tenant, m id.Member) (member.Role, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if t := s.tenants[tenant]; t != nil {
-		added, ok := t.members[m]
-		return added.Role, ok
+	if t := s.tenants[tenant]; t != nil && !t.members[m].Removed && t.members[m].Role.Valid() {
+		return t.members[m].Role, true
 	}
 	return "", false
+}
+
+// Token gives a token that was issued.
+func (s *State) Token(tenant id.Tenant, k id.Token) (Token, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		token, ok := t.tokens[k]
+		return token, ok && token.Issued.Token != ""
+	}
+	return Token{}, false
+}
+
+// Members lists a tenant's members by id, removed ones too.
+func (s *State) Members(of id.Tenant) []Member {
+	return list(s, of, func(t *tenant) map[id.Member]Member { return t.members }, func(Member) bool { return true })
+}
+
+// Tokens lists a tenant's tokens by id, revoked ones too.
+func (s *State) Tokens(of id.Tenant) []Token {
+	return list(s, of, func(t *tenant) map[id.Token]Token { return t.tokens }, func(k Token) bool { return k.Issued.Token != "" })
 }
 
 // Agent gives an agent that was not removed.

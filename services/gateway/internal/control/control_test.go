@@ -2,6 +2,7 @@ package control
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/token"
 )
 
 func at(t *testing.T, tenant id.Tenant, key string, seq uint64, ev schemas.Event) eventlog.Stored {
@@ -48,6 +51,30 @@ func TestHighestSequenceOfAGrantCounts(t *testing.T) {
 		}
 		if got := s.Grants("tnt_b"); len(got) != 0 {
 			t.Errorf("%s: another tenant has %+v", name, got)
+		}
+	}
+}
+
+// A removal and a revocation are final, in whatever order they are heard.
+func TestRemovedAndRevokedAreFinal(t *testing.T) {
+	events := []eventlog.Stored{
+		at(t, "tnt_a", "mem_a", 1, member.Added{Member: "mem_a", Role: member.Admin}),
+		at(t, "tnt_a", "tok_a", 2, token.Issued{Token: "tok_a", Member: "mem_a", Fingerprint: "9f86d081884c"}),
+		at(t, "tnt_a", "tok_a", 3, token.Revoked{Token: "tok_a", Member: "mem_a", Reason: "lost"}),
+		at(t, "tnt_a", "mem_a", 4, member.Removed{Member: "mem_a", Reason: "left"}),
+		at(t, "tnt_a", "mem_a", 5, member.Added{Member: "mem_a", Role: member.Owner}), // nobody says this; if somebody did
+	}
+	for i := range 40 {
+		s := New()
+		for _, j := range rand.New(rand.NewPCG(uint64(i), 1)).Perm(len(events)) {
+			if err := s.Apply(events[j]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, there := s.Role("tnt_a", "mem_a")
+		k, known := s.Token("tnt_a", "tok_a")
+		if there || !known || !k.Revoked || k.Reason != "lost" || k.Fingerprint == "" || len(s.Members("tnt_a")) != 1 {
+			t.Errorf("%d: there %t, %+v", i, there, k)
 		}
 	}
 }

@@ -7,6 +7,7 @@ package follow
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -54,8 +55,9 @@ type Hub struct {
 }
 
 type reading struct {
-	who  auth.Identity
-	wake chan struct{}
+	who   auth.Identity
+	wake  chan struct{}
+	doubt atomic.Bool // whether it may still read has to be asked before it is given anything more
 }
 
 // New makes a hub for at most most readers. recheck says whether an identity still holds.
@@ -82,11 +84,19 @@ func (h *Hub) Listen(conn *bus.Conn) (stop func(), err error) {
 	return func() { _ = sub.Unsubscribe() }, nil // fails only when the connection is gone already
 }
 
-func (h *Hub) wake(tenant id.Tenant) {
+func (h *Hub) wake(tenant id.Tenant) { h.rouse(tenant, false) }
+
+// Doubt has every reader of a tenant checked before it is given anything more: somebody was removed, or a token revoked.
+func (h *Hub) Doubt(tenant id.Tenant) { h.rouse(tenant, true) }
+
+func (h *Hub) rouse(tenant id.Tenant, doubt bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for r := range h.readers {
 		if r.who.Tenant == tenant {
+			if doubt {
+				r.doubt.Store(true)
+			}
 			select {
 			case r.wake <- struct{}{}:
 			default: // it will look anyway
@@ -108,7 +118,8 @@ func (h *Hub) Enter(who auth.Identity) (*Follower, error) {
 	if own >= maxPerMember || len(h.readers) >= h.most {
 		return nil, problem.New(problem.Busy, "too many event streams are open; close some, or try again later")
 	}
-	r := &reading{who, make(chan struct{}, 1)}
+	r := &reading{who: who, wake: make(chan struct{}, 1)}
+	r.doubt.Store(true) // what was said between the request's check and now reached nobody
 	h.readers[r] = struct{}{}
 	return &Follower{hub: h, reading: r}, nil
 }
@@ -133,7 +144,10 @@ func (f *Follower) Follow(ctx context.Context, from *ask.Cursor, q ask.Events, t
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	for {
-		more, err := p.step(ctx)
+		more, err := false, p.check(ctx)
+		if err == nil && !f.reading.doubt.Load() {
+			more, err = p.step(ctx)
+		}
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -214,10 +228,25 @@ func (p *progress) pause() time.Duration {
 }
 
 func (p *progress) beat(ctx context.Context) error {
+	p.reading.doubt.Store(true)
+	if err := p.check(ctx); err != nil {
+		return err
+	}
+	return p.to.Beat(p.from)
+}
+
+// check settles a doubt, unless it cannot be told now. An error means that the right to read is gone.
+func (p *progress) check(ctx context.Context) error {
+	if !p.reading.doubt.Swap(false) {
+		return nil
+	}
 	err := p.hub.recheck(ctx, p.reading.who)
 	if problem.CodeOf(err) == problem.Unauthenticated {
 		_ = p.to.Notice(problem.DetailOf(err)) // it ends in either case
 		return err
 	}
-	return p.to.Beat(p.from)
+	if err != nil {
+		p.reading.doubt.Store(true)
+	}
+	return nil
 }

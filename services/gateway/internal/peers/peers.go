@@ -67,6 +67,12 @@ func (p *Peers) InForce(ctx context.Context, who auth.Identity, seq uint64) (ask
 	return barrier.Wait(ctx, p.conn, who.Caller(), seq)
 }
 
+// InForceAmong is InForce for those who act on something else than grants.
+func (p *Peers) InForceAmong(ctx context.Context, who auth.Identity, seq uint64, services ...schemas.Service) (ask.InForce, error) {
+	p.Seen(ctx, seq)
+	return barrier.Among(ctx, p.conn, who.Caller(), seq, services...)
+}
+
 // RevokeGrant asks approvals, which answers when the revocation is in force.
 func (p *Peers) RevokeGrant(ctx context.Context, who auth.Identity, q ask.RevokeGrant) (ask.InForce, error) {
 	return rpc.Ask[ask.InForce](ctx, p.conn, schemas.Approvals, "grant_revoke", who.Caller(), q)

@@ -17,6 +17,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/folded"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
 )
@@ -34,6 +35,7 @@ type tenant struct {
 	connections map[id.Connection]connection.Defined
 	tools       map[id.Connection]listed
 	packages    map[id.Connection]connection.Packaged
+	removed     map[id.Member]bool
 	seqs        map[string]uint64 // per aggregate and kind: what is applied
 }
 
@@ -70,9 +72,13 @@ func (s *State) Apply(e eventlog.Stored) {
 		t = &tenant{
 			agents: map[id.Agent]agent.Defined{}, holders: map[id.Grant]id.Agent{}, grants: map[id.Agent]*grants{},
 			connections: map[id.Connection]connection.Defined{}, tools: map[id.Connection]listed{},
-			packages: map[id.Connection]connection.Packaged{}, seqs: map[string]uint64{},
+			packages: map[id.Connection]connection.Packaged{}, removed: map[id.Member]bool{}, seqs: map[string]uint64{},
 		}
 		s.tenants[e.At.Tenant] = t
+	}
+	if gone, ok := ev.(member.Removed); ok {
+		t.removed[gone.Member] = true // for good, whatever else is heard
+		return
 	}
 	applied := e.At.Noun + "/" + e.At.Key
 	if e.At.Noun == "connection" {
@@ -147,6 +153,14 @@ func (s *State) Connections() (out []Owned) {
 		}
 	}
 	return out
+}
+
+// Removed says whether somebody was a member and is none any more.
+func (s *State) Removed(tenant id.Tenant, m id.Member) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	t := s.tenants[tenant]
+	return t != nil && t.removed[m]
 }
 
 // Tenants lists the tenants that anything was heard of.

@@ -53,6 +53,10 @@ func configured(ev schemas.Event) (string, Tone) {
 		return fmt.Sprintf("tenant %s, named %s", e.Tenant, e.Name), Plain
 	case member.Added:
 		return fmt.Sprintf("%s is %s", e.Member, e.Role), Plain
+	case member.Removed:
+		return sentence.Because(fmt.Sprintf("%s is not a member any more, and %s stopped", e.Member, Count(len(e.Tokens), "token")), e.Reason), Bad
+	case token.Revoked:
+		return sentence.Because(fmt.Sprintf("%s of %s is revoked", e.Token, e.Member), e.Reason), Bad
 	case token.Issued:
 		return fmt.Sprintf("%s for %s, fingerprint %s", e.Token, e.Member, e.Fingerprint) + until(e.ExpiresAt), Plain
 	case key.Published:

@@ -1,0 +1,40 @@
+package approvals
+
+import (
+	"slices"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/services/approvals/internal/book"
+)
+
+// standing is the role in which a member acts now: at most that in which the gateway let them in. Between its check and
+// this one they may have been removed or narrowed. Problems: denied, unavailable (a removal may not be heard yet).
+func (s *Service) standing(tenant id.Tenant, who id.Member, as member.Role) (member.Role, error) {
+	if err := s.view.Current(); err != nil {
+		return "", err
+	}
+	if _, gone := s.removed.Get(tenant, string(who)); gone {
+		return "", problem.New(problem.Denied, "%s is not a member any more", who)
+	}
+	if now, known := s.added.Get(tenant, string(who)); known {
+		as = member.Narrower(as, now.Role)
+	}
+	return as, nil
+}
+
+// counting keeps the votes of those who may still vote: a member who was removed or narrowed since completes no quorum.
+func (s *Service) counting(tenant id.Tenant, votes []id.Member, least member.Role) []id.Member {
+	return slices.DeleteFunc(slices.Clone(votes), func(who id.Member) bool {
+		role, err := s.standing(tenant, who, member.Owner)
+		return err != nil || !role.MayApprove() || least != "" && !role.AtLeast(least)
+	})
+}
+
+// count leaves out of an approval the votes that do not count any more.
+func (s *Service) count(tenant id.Tenant, state *book.State) {
+	if state.Requested != nil {
+		state.Votes = s.counting(tenant, state.Votes, state.Requested.Approver)
+	}
+}

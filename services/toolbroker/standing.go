@@ -1,0 +1,46 @@
+package toolbroker
+
+import (
+	"context"
+
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+// voters reads who approved a digest: those who voted, and the one whose decision it was.
+func (s *Service) voters(ctx context.Context, tenant id.Tenant, a id.Approval, digest string) (out []id.Member, err error) {
+	filter := schemas.SubjectOf(tenant, approval.Decided{}.Kind(), string(a), "").Filter()
+	for e, err := range s.deps.Log.Read(ctx, schemas.Activity, filter, 1) {
+		if err != nil {
+			return nil, err
+		}
+		ev, err := e.Envelope.Decode()
+		if err != nil {
+			continue // of a version that this program does not know
+		}
+		switch ev := ev.(type) {
+		case approval.Voted:
+			if ev.Digest == digest {
+				out = append(out, ev.By)
+			}
+		case approval.Decided:
+			if ev.Digest == digest && ev.Approved {
+				return append(out, ev.By), nil // the first decision counts
+			}
+		}
+	}
+	return out, nil
+}
+
+// standing says whether enough of those who approved a call are members still, at the moment of its dispatch: one may
+// have been removed since, while the broker was away.
+func (s *Service) standing(a question) bool {
+	left := map[id.Member]bool{}
+	for _, m := range a.voters {
+		if !s.state.Removed(a.tenant, m) {
+			left[m] = true
+		}
+	}
+	return len(left) >= a.quorum
+}
