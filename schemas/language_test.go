@@ -252,7 +252,7 @@ func TestAskingsAndHearings(t *testing.T) {
 	methods := map[string]bool{}
 	for _, a := range schemas.Askings() {
 		name := string(a.Service) + "." + a.Method
-		if methods[name] || len(a.Askers) == 0 || slices.Contains(a.Askers, a.Service) {
+		if methods[name] || len(a.Askers) == 0 || slices.Contains(a.Askers, a.Service) && !a.Each() {
 			t.Errorf("asking %+v", a)
 		}
 		methods[name] = true
