@@ -14,8 +14,11 @@ type Asking struct {
 // Barrier is the method that tells whether an instance has heard the control stream up to a sequence.
 const Barrier = "barrier"
 
+// MasterKey is the method that tells under which master key an instance seals.
+const MasterKey = "keys_master"
+
 // Each says that every instance of the service answers, not just one.
-func (a Asking) Each() bool { return a.Method == Barrier }
+func (a Asking) Each() bool { return a.Method == Barrier || a.Method == MasterKey }
 
 var askings = []Asking{
 	{Agentloop, "run_start", []Service{Webhooks, Gateway}},
@@ -23,6 +26,7 @@ var askings = []Asking{
 	{Agentloop, "model_key_set", []Service{Gateway}},
 	{Agentloop, "keys_rewrap", []Service{Gateway}},
 	{Agentloop, "keys_renew", []Service{Gateway}},
+	{Agentloop, MasterKey, []Service{Gateway}},
 	{Toolbroker, "connection_define", []Service{Gateway}},
 	{Toolbroker, "package_import", []Service{Gateway}},
 	{Toolbroker, "tools_visible", []Service{Agentloop, Runtime, Gateway}},
@@ -33,6 +37,7 @@ var askings = []Asking{
 	{Environments, Barrier, []Service{Gateway, Approvals}},
 	{Toolbroker, "keys_rewrap", []Service{Gateway}},
 	{Toolbroker, "keys_renew", []Service{Gateway}},
+	{Toolbroker, MasterKey, []Service{Gateway}},
 	{Approvals, "grant_create", []Service{Gateway}},
 	{Approvals, "grant_revoke", []Service{Gateway}},
 	{Approvals, "approval_decide", []Service{Gateway}},
@@ -43,6 +48,7 @@ var askings = []Asking{
 	{Webhooks, "hook_define", []Service{Gateway}},
 	{Webhooks, "keys_rewrap", []Service{Gateway}},
 	{Webhooks, "keys_renew", []Service{Gateway}},
+	{Webhooks, MasterKey, []Service{Gateway}},
 	{Environments, "environment_define", []Service{Gateway}},
 	{Ledger, "events", []Service{Gateway}},
 	{Ledger, "runs", []Service{Gateway}},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
@@ -39,6 +40,13 @@ func (v *Vault) Methods(tenants func() ([]id.Tenant, error), secrets func(id.Ten
 				out.Next = page[len(page)-1]
 			}
 			return out, err
+		}),
+		rpc.On(schemas.MasterKey, func(ctx context.Context, who rpc.Caller, _ ask.MasterKey) (ask.MasterKeyName, error) {
+			if member.Role(who.Role) != member.Owner {
+				return ask.MasterKeyName{}, problem.New(problem.Denied, "a %s may not look at keys", who.Role)
+			}
+			name, err := v.master.Current(ctx)
+			return ask.MasterKeyName{Key: name}, err
 		}),
 		rpc.On("keys_renew", func(ctx context.Context, who rpc.Caller, _ ask.RenewKeys) (ask.Rewrapped, error) {
 			if member.Role(who.Role) != member.Owner {

@@ -22,3 +22,19 @@ type Rewrapped struct {
 
 // RenewKeys asks a service that keeps secrets to give the caller's tenant a new key.
 type RenewKeys struct{}
+
+// MasterKey asks an instance under which master key it seals.
+type MasterKey struct{}
+
+// MasterKeyName is the answer. The name tells keys apart and opens nothing.
+type MasterKeyName struct {
+	Key string `json:"key"`
+}
+
+// InstanceKey is under which master key an instance of a service that keeps secrets seals.
+type InstanceKey struct {
+	Service  string `json:"service"`
+	Instance string `json:"instance,omitempty"`
+	Key      string `json:"key,omitempty"`
+	Reason   string `json:"reason,omitempty"` // why that is not known
+}

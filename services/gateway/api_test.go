@@ -142,6 +142,8 @@ func TestHostileRequests(t *testing.T) {
 		{"not a token", "ewt_short", "GET", "/v1/runs", "", 401, "unauthenticated"},
 		{"keys without being an owner", approver, "POST", "/v1/keys/renew", `{"service":"agentloop"}`, 403, "denied"},
 		{"the deployment's keys from another tenant", stranger, "POST", "/v1/keys/rewrap", `{"service":"agentloop"}`, 403, "denied"},
+		{"master keys from another tenant", stranger, "GET", "/v1/keys", "", 403, "denied"},
+		{"master keys without being an owner", approver, "GET", "/v1/keys", "", 403, "denied"},
 		{"keys of a service that has none", h.owner, "POST", "/v1/keys/rewrap", `{"service":"ledger"}`, 400, "invalid"},
 		{"keys of another subject", h.owner, "POST", "/v1/keys/renew", `{"service":"agentloop.keys_renew.*"}`, 400, "invalid"},
 		{"keys after no tenant", h.owner, "POST", "/v1/keys/rewrap", `{"service":"agentloop","after":"*"}`, 400, "invalid"},

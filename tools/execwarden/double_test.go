@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -71,6 +72,7 @@ func newDouble(requests string) *double {
 		"GET /v1/tokens":                 d.tokens,
 		"POST /v1/tokens":                d.issue,
 		"POST /v1/tokens/{id}/revoke":    d.aboutMember,
+		"GET /v1/keys":                   d.masterKeys,
 		"POST /v1/keys/rewrap":           d.rewrap,
 		"POST /v1/keys/renew":            d.renew,
 		"GET /v1/{things}":               d.list,
@@ -188,11 +190,7 @@ func (d *double) rewrap(r *http.Request) (any, error) {
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
 		return nil, problem.New(problem.Invalid, "%v", err)
 	}
-	master, err := vault.OpenMaster(filepath.Join(filepath.Dir(d.requests), "master.key"))
-	if err != nil {
-		return nil, err
-	}
-	key, err := master.Current(r.Context())
+	key, err := d.masterKey("master.key")
 	if err != nil {
 		return nil, err
 	}
@@ -207,6 +205,27 @@ func (d *double) rewrap(r *http.Request) (any, error) {
 		d.rewrapped[q.Service] = page.Next == ""
 	}
 	return page, nil
+}
+
+func (d *double) masterKey(file string) (string, error) {
+	master, err := vault.OpenMaster(filepath.Join(filepath.Dir(d.requests), file))
+	if err != nil {
+		return "", err
+	}
+	return master.Current(context.Background())
+}
+
+// masterKeys has an instance more when there is a file behind.key: one that has not got the new file.
+func (d *double) masterKeys(*http.Request) (any, error) {
+	key, err := d.masterKey("master.key")
+	if err != nil {
+		return nil, err
+	}
+	all := []ask.InstanceKey{{Service: "agentloop", Instance: "a1", Key: key}, {Service: "toolbroker", Instance: "t1", Key: key}, {Service: "webhooks", Instance: "w1", Key: key}}
+	if behind, err := d.masterKey("behind.key"); err == nil {
+		all = append(all, ask.InstanceKey{Service: "toolbroker", Instance: "t2", Key: behind})
+	}
+	return map[string]any{"instances": all}, nil
 }
 
 func (d *double) renew(r *http.Request) (any, error) {

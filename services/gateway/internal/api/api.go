@@ -79,6 +79,7 @@ func (a *API) routes() []route {
 		{"GET /v1/environments", anyRole, answer(a.environments), 0},
 		{"PUT /v1/environments/{name}", member.Role.MayConfigure, answer(a.defineEnvironment), 0},
 
+		{"GET /v1/keys", owner, answer(a.masterKeys), 0},
 		{"POST /v1/keys/rewrap", owner, answer(a.rewrapKeys), 0},
 		{"POST /v1/keys/renew", owner, answer(a.renewKeys), 0},
 

@@ -22,8 +22,8 @@ type rewrapInput struct {
 
 // rewrapKeys is about the keys of all tenants, so it is for the owner of the deployment.
 func (a *API) rewrapKeys(r *http.Request, who auth.Identity, body []byte) (ask.Rewrapped, error) {
-	if who.Tenant != auth.MainTenant {
-		return ask.Rewrapped{}, problem.New(problem.Denied, "the deployment's keys are the business of an owner of %s", auth.MainTenant)
+	if err := ofDeployment(who); err != nil {
+		return ask.Rewrapped{}, err
 	}
 	in, err := read[rewrapInput](r, body)
 	if err != nil {
@@ -38,6 +38,26 @@ func (a *API) rewrapKeys(r *http.Request, who auth.Identity, body []byte) (ask.R
 		return ask.Rewrapped{}, err
 	}
 	return a.Peers.RewrapKeys(r.Context(), who, in.Service, ask.Rewrap{After: in.After, Look: in.Look})
+}
+
+type keyList struct {
+	Instances []ask.InstanceKey `json:"instances"`
+}
+
+// masterKeys says whether every instance has heard of the same key, before an earlier one is thrown away.
+func (a *API) masterKeys(r *http.Request, who auth.Identity, _ []byte) (keyList, error) {
+	if err := ofDeployment(who); err != nil {
+		return keyList{}, err
+	}
+	all, err := a.Peers.MasterKeys(r.Context(), who)
+	return keyList{all}, err
+}
+
+func ofDeployment(who auth.Identity) error {
+	if who.Tenant != auth.MainTenant {
+		return problem.New(problem.Denied, "the deployment's keys are the business of an owner of %s", auth.MainTenant)
+	}
+	return nil
 }
 
 type renewInput struct {

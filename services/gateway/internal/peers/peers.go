@@ -3,11 +3,13 @@ package peers
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/execwarden/execwarden/libs/barrier"
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
@@ -132,6 +134,42 @@ func (p *Peers) RewrapKeys(ctx context.Context, who auth.Identity, s schemas.Ser
 	defer cancel()
 	return rpc.Ask[ask.Rewrapped](ctx, p.conn, s, "keys_rewrap", who.Caller(), q)
 }
+
+// MasterKeys asks every instance of the services that keep secrets under which master key it seals. Who does not answer is
+// listed with the reason.
+func (p *Peers) MasterKeys(ctx context.Context, who auth.Identity) ([]ask.InstanceKey, error) {
+	roster, err := bus.AskRoster(ctx, p.conn)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, masterKeyWithin)
+	defer cancel()
+	var all []ask.InstanceKey
+	for _, s := range schemas.Keepers() {
+		silent := slices.Clone(roster.Lives[s])
+		if len(silent) == 0 {
+			all = append(all, ask.InstanceKey{Service: string(s), Reason: "no instance is running"})
+			continue
+		}
+		// Its error is the end of the wait, or that nobody is there; both leave somebody silent.
+		_ = rpc.AskEach(ctx, p.conn, s, schemas.MasterKey, who.Caller(), ask.MasterKey{}, func(life string, a ask.MasterKeyName, err error) bool {
+			one := ask.InstanceKey{Service: string(s), Instance: life, Key: a.Key}
+			if err != nil {
+				one.Reason = problem.DetailOf(err).Message
+			}
+			all = append(all, one)
+			silent = slices.DeleteFunc(silent, func(l string) bool { return l == life })
+			return len(silent) == 0
+		})
+		for _, life := range silent {
+			all = append(all, ask.InstanceKey{Service: string(s), Instance: life, Reason: "it does not answer; one that died is gone after 10 s"})
+		}
+	}
+	return all, nil
+}
+
+// masterKeyWithin is how long instances may take to name their master key: a KMS may have to be asked.
+const masterKeyWithin = 8 * time.Second
 
 // RenewKeys asks a service that keeps secrets.
 func (p *Peers) RenewKeys(ctx context.Context, who auth.Identity, s schemas.Service) (ask.Rewrapped, error) {

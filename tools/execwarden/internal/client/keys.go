@@ -31,6 +31,14 @@ func (c *Client) RenewKeys(ctx context.Context, s schemas.Service) (ask.Rewrappe
 	}{s})
 }
 
+// MasterKeys says under which master key each instance seals that keeps secrets.
+func (c *Client) MasterKeys(ctx context.Context) ([]ask.InstanceKey, error) {
+	list, err := get[struct {
+		Instances []ask.InstanceKey `json:"instances"`
+	}](ctx, c, "/v1/keys", nil)
+	return list.Instances, err
+}
+
 // AllKeys is RewrapKeys for every service and every tenant. told hears of each page.
 func (c *Client) AllKeys(ctx context.Context, look bool, told func(ServiceKeys)) ([]ServiceKeys, error) {
 	var all []ServiceKeys

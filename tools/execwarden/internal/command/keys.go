@@ -15,6 +15,7 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/render"
 )
@@ -25,14 +26,17 @@ const keysWithin = time.Hour
 func (a *app) keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "keys",
-		Short:   "Rotate the keys that credentials are sealed under",
+		Short:   "Show and rotate the keys that credentials are sealed under",
 		GroupID: groupConfig,
-		Long: `Credentials are sealed under their tenant's key, and tenants' keys under the master key. Rotating the master key, while
+		Args:    cobra.NoArgs,
+		Long: exits(`Lists under which master key each instance seals that keeps secrets. Credentials are sealed under their tenant's key, and tenants' keys under the master key. Rotating the master key, while
 everything runs:
 
   execwarden keys rotate     a new master key in the file; earlier ones stay in it and open what they sealed
   execwarden keys rewrap     every tenant's key is sealed under the new one
-  execwarden keys prune      the earlier ones leave the file, once nothing needs them`,
+  execwarden keys prune      the earlier ones leave the file, once nothing needs them`, nil),
+		Example: "  execwarden keys\n  execwarden keys rotate && execwarden keys rewrap && execwarden keys prune",
+		RunE:    listing(a, "instances", (*client.Client).MasterKeys, instanceGrid),
 	}
 	cmd.AddCommand(a.keysRotateCommand(), a.keysRewrapCommand(), a.keysPruneCommand(), a.keysRenewCommand())
 	return cmd
@@ -127,8 +131,11 @@ tenant's newest key. It may be stopped, and done again, at any time. Afterwards 
 			if err := render.List(a.printer(), "services", all, keysGrid); err != nil {
 				return err
 			}
-			_, err = settled(all)
-			return err
+			key, err := settled(all)
+			if err != nil {
+				return err
+			}
+			return a.agreeOn(cmd.Context(), key)
 		},
 	}
 	cmd.Flags().BoolVar(&look, "look", false, "only count what remains")
@@ -148,6 +155,20 @@ func (a *app) allKeys(ctx context.Context, look bool) ([]client.ServiceKeys, err
 			a.note("%s: %d tenants, %d rewrapped, %d remain ...", k.Service, k.Tenants, k.Keys, k.Remaining)
 		}
 	})
+}
+
+// agreeOn asks every instance whether it seals under key.
+func (a *app) agreeOn(ctx context.Context, key string) error {
+	ctx, c, done, err := a.asking(ctx, "asking every instance", answersWithin)
+	if err != nil {
+		return err
+	}
+	defer done()
+	all, err := c.MasterKeys(ctx)
+	if err != nil {
+		return err
+	}
+	return agreed(all, key)
 }
 
 // settled says under which master key everything is sealed. Problems: conflict, when something is not.
@@ -179,6 +200,27 @@ func keysGrid(list []client.ServiceKeys) *render.Grid {
 	return g
 }
 
+func instanceGrid(list []ask.InstanceKey) *render.Grid {
+	g := &render.Grid{Columns: []render.Column{{Name: "SERVICE"}, {Name: "INSTANCE"}, {Name: "MASTER KEY"}, {Name: "REASON"}}}
+	for _, k := range list {
+		g.Row(render.Text(k.Service), render.Text(k.Instance), render.Text(k.Key), render.Cell{Text: k.Reason, Tone: render.Bad})
+	}
+	return g
+}
+
+// agreed checks that every instance seals under key: one that does not, or does not say, may still need another.
+func agreed(all []ask.InstanceKey, key string) error {
+	for _, k := range all {
+		switch {
+		case k.Reason != "":
+			return problem.New(problem.Conflict, "%s %s: %s", k.Service, k.Instance, k.Reason)
+		case k.Key != key:
+			return problem.New(problem.Conflict, "%s %s seals under %s, and others under %s: it has not got the new file yet", k.Service, k.Instance, k.Key, key)
+		}
+	}
+	return nil
+}
+
 func (a *app) keysPruneCommand() *cobra.Command {
 	var file string
 	yes := false
@@ -186,8 +228,8 @@ func (a *app) keysPruneCommand() *cobra.Command {
 		Use:   "prune",
 		Short: "Drop the earlier master keys from the file, once nothing needs them",
 		Args:  cobra.NoArgs,
-		Long: exits(`Asks each service whether anything is still sealed under an earlier key, and drops those keys from the file when nothing
-is. What a backup holds from before the rewrap opens only with the dropped keys: keep them with the backup, or make
+		Long: exits(`Asks each service whether anything is still sealed under an earlier key, and every instance of it under which key it seals;
+and drops the earlier keys from the file when nothing needs them. What a backup holds from before the rewrap opens only with the dropped keys: keep them with the backup, or make
 a new one.`, map[int]string{1: "something remains sealed under an earlier key, or the services do not seal under the file's key; or the API cannot be reached"}),
 		Example: "  execwarden keys prune\n  execwarden keys prune --file /etc/execwarden/master.key --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -198,6 +240,9 @@ a new one.`, map[int]string{1: "something remains sealed under an earlier key, o
 			}
 			key, err := settled(all)
 			if err != nil {
+				return err
+			}
+			if err := a.agreeOn(cmd.Context(), key); err != nil {
 				return err
 			}
 			err = a.confirm(cmd.Context(), yes, fmt.Sprintf("Drop every key older than %s from %s?", key, path))

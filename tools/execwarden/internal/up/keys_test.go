@@ -66,6 +66,15 @@ func TestMasterKeyIsRotated(t *testing.T) {
 	if got, n := all(false); n != 0 {
 		t.Fatalf("%+v", got)
 	}
+	instances, err := w.MasterKeys(t.Context())
+	if err != nil || len(instances) != len(schemas.Keepers()) {
+		t.Fatalf("%+v, %v", instances, err)
+	}
+	for _, k := range instances {
+		if k.Key != name || k.Reason != "" || k.Instance == "" {
+			t.Errorf("%+v", k)
+		}
+	}
 	if n, err := vault.PruneFile(file, name); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
