@@ -15,20 +15,29 @@ func (s *Service) standing(tenant id.Tenant, who id.Member, as member.Role) (mem
 	if err := s.view.Current(); err != nil {
 		return "", err
 	}
-	if _, gone := s.removed.Get(tenant, string(who)); gone {
+	role, there := s.roleNow(tenant, who, as)
+	if !there {
 		return "", problem.New(problem.Denied, "%s is not a member any more", who)
+	}
+	return role, nil
+}
+
+// roleNow is the narrower of a role and the member's own, as far as the control stream was heard.
+func (s *Service) roleNow(tenant id.Tenant, who id.Member, as member.Role) (_ member.Role, there bool) {
+	if _, gone := s.removed.Get(tenant, string(who)); gone {
+		return "", false
 	}
 	if now, known := s.added.Get(tenant, string(who)); known {
 		as = member.Narrower(as, now.Role)
 	}
-	return as, nil
+	return as, true
 }
 
 // counting keeps the votes of those who may still vote: a member who was removed or narrowed since completes no quorum.
 func (s *Service) counting(tenant id.Tenant, votes []id.Member, least member.Role) []id.Member {
 	return slices.DeleteFunc(slices.Clone(votes), func(who id.Member) bool {
-		role, err := s.standing(tenant, who, member.Owner)
-		return err != nil || !role.MayApprove() || least != "" && !role.AtLeast(least)
+		role, there := s.roleNow(tenant, who, member.Owner)
+		return !there || !role.MayApprove() || least != "" && !role.AtLeast(least)
 	})
 }
 

@@ -89,6 +89,21 @@ func TestVotesOfThoseWhoWereRemoved(t *testing.T) {
 	if state, err := h.vote(r, "mem_d", member.Admin, true); state != "approved" || err != nil {
 		t.Errorf("two of those who may: %s, %v", state, err)
 	}
+	// Enough votes, of which one did not count for a while: whoever says it again decides.
+	again := h.holdFor("call_again", 2, member.Admin)
+	for _, m := range []id.Member{"mem_b", "mem_c"} {
+		h.say(member.Added{Member: "mem_b", Role: member.Auditor}, "mem_b")
+		if m == "mem_b" {
+			h.say(member.Added{Member: "mem_b", Role: member.Admin}, "mem_b")
+		}
+		if state, err := h.vote(again, m, member.Admin, true); state != "waiting" || err != nil {
+			t.Fatal(state, err)
+		}
+	}
+	h.say(member.Added{Member: "mem_b", Role: member.Admin}, "mem_b")
+	if state, err := h.vote(again, "mem_c", member.Admin, true); state != "approved" || err != nil {
+		t.Errorf("two votes that count, said again: %s, %v", state, err)
+	}
 	// Another tenant's removal is another's.
 	other := h.Say(schemas.Gateway, eventlog.Draft{Tenant: "tnt_b", Key: "mem_c", Event: member.Removed{Member: "mem_c"}})
 	if _, err := h.ask("barrier", servicekit.Owner(), ask.Sequence{Seq: other}); err != nil {

@@ -110,8 +110,8 @@ func (s *State) Decide(q ask.DecideApproval, by Decider, now time.Time) (schemas
 	case r.Approver != "" && !by.Role.AtLeast(r.Approver):
 		return nil, problem.New(problem.Denied, "the grant wants a member with role %s, or a wider one, to decide", r.Approver)
 	}
-	if q.Approve && slices.Contains(s.Votes, by.Member) {
-		return nil, nil
+	if q.Approve && slices.Contains(s.Votes, by.Member) && len(s.Votes) < max(r.Quorum, 1) {
+		return nil, nil // when there are enough by now, since somebody's vote counts again, saying it again decides
 	}
 	if q.Approve && len(s.Votes)+1 < r.Quorum {
 		return approval.Voted{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, By: by.Member, Body: approval.Note{Note: q.Note}}, nil

@@ -142,8 +142,6 @@ func (p *Peers) MasterKeys(ctx context.Context, who auth.Identity) ([]ask.Instan
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, masterKeyWithin)
-	defer cancel()
 	var all []ask.InstanceKey
 	for _, s := range schemas.Keepers() {
 		silent := slices.Clone(roster.Lives[s])
@@ -151,8 +149,9 @@ func (p *Peers) MasterKeys(ctx context.Context, who auth.Identity) ([]ask.Instan
 			all = append(all, ask.InstanceKey{Service: string(s), Reason: "no instance is running"})
 			continue
 		}
+		within, cancel := context.WithTimeout(ctx, masterKeyWithin)
 		// Its error is the end of the wait, or that nobody is there; both leave somebody silent.
-		_ = rpc.AskEach(ctx, p.conn, s, schemas.MasterKey, who.Caller(), ask.MasterKey{}, func(life string, a ask.MasterKeyName, err error) bool {
+		_ = rpc.AskEach(within, p.conn, s, schemas.MasterKey, who.Caller(), ask.MasterKey{}, func(life string, a ask.MasterKeyName, err error) bool {
 			one := ask.InstanceKey{Service: string(s), Instance: life, Key: a.Key}
 			if err != nil {
 				one.Reason = problem.DetailOf(err).Message
@@ -161,6 +160,7 @@ func (p *Peers) MasterKeys(ctx context.Context, who auth.Identity) ([]ask.Instan
 			silent = slices.DeleteFunc(silent, func(l string) bool { return l == life })
 			return len(silent) == 0
 		})
+		cancel()
 		for _, life := range silent {
 			all = append(all, ask.InstanceKey{Service: string(s), Instance: life, Reason: "it does not answer; one that died is gone after 10 s"})
 		}
@@ -168,8 +168,8 @@ func (p *Peers) MasterKeys(ctx context.Context, who auth.Identity) ([]ask.Instan
 	return all, nil
 }
 
-// masterKeyWithin is how long instances may take to name their master key: a KMS may have to be asked.
-const masterKeyWithin = 8 * time.Second
+// masterKeyWithin is how long the instances of a service may take to name their master key: a KMS may have to be asked.
+const masterKeyWithin = 6 * time.Second
 
 // RenewKeys asks a service that keeps secrets.
 func (p *Peers) RenewKeys(ctx context.Context, who auth.Identity, s schemas.Service) (ask.Rewrapped, error) {
