@@ -258,7 +258,7 @@ a new one.`, map[int]string{1: "something remains sealed under an earlier key, o
 				return err
 			}
 			return a.printer().One(fileKey{File: path, Key: key, Seals: true, Dropped: dropped}, func(w io.Writer) {
-				fmt.Fprintf(w, "%d earlier keys dropped; %s is left\n", dropped, key)
+				fmt.Fprintf(w, "%s dropped; %s is left\n", render.Count(dropped, "earlier key"), key)
 			})
 		},
 	}
