@@ -14,6 +14,7 @@ import (
 	"github.com/execwarden/execwarden/services/toolbroker/internal/apipackage"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/github"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/mcp"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/oauth"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
 )
 
@@ -22,6 +23,7 @@ type providers struct {
 	credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error)
 	packaged   func(id.Tenant, id.Connection) (connection.Packaged, bool)
 	ways       *egress.Origins
+	oauth      *oauth.Client // set before the first provider is made
 
 	mu      sync.Mutex
 	open    map[connectionKey]opened
@@ -86,7 +88,10 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connectio
 		return github.New(github.Config{URL: def.URL, Credential: token, Transport: way, Files: files})
 	case connection.MCP:
 		client := &http.Client{Transport: way}
-		if def.Credential != "" {
+		switch {
+		case def.OAuth.Flow != "":
+			client.Transport = oauth.Transport{Client: p.oauth, Connection: oauth.Connection{Tenant: tenant, Defined: def}, Next: way}
+		case def.Credential != "":
 			client.Transport = bearer{token, way}
 		}
 		return mcp.New(def.URL, client), nil
@@ -110,6 +115,17 @@ func filesOf(def connection.Defined) (http.RoundTripper, error) {
 		return nil, nil
 	}
 	return egress.New(egress.Rule{Hosts: def.Hosts, AllowPrivate: def.Private, MaxBytes: 65 << 20, Timeout: -1, MaxRedirects: -1})
+}
+
+// drop lets go of the provider of a connection that is no more, which ends the calls that still run over it.
+func (p *providers) drop(tenant id.Tenant, c id.Connection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := connectionKey{tenant, c}
+	if o, ok := p.open[key]; ok {
+		delete(p.open, key)
+		p.closing.Go(func() { _ = o.Close() }) // it is not used any more, whatever it says
+	}
 }
 
 func (p *providers) close() {

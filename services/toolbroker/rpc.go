@@ -21,6 +21,9 @@ import (
 func (s *Service) answer() (*rpc.Server, error) {
 	return s.deps.Answer(append(s.vault.Methods(s.keepsOf, s.secretsOf),
 		rpc.On("connection_define", s.defineConnection),
+		rpc.On("login_begin", s.beginLogin),
+		rpc.On("login_look", s.lookLogin),
+		rpc.On("login_finish", s.finishLogin),
 		rpc.On("tools_visible", s.visibleTools),
 		rpc.On("package_import", s.importPackage),
 		rpc.On("access_show", s.showAccess),
@@ -53,11 +56,19 @@ func (s *Service) defineConnection(ctx context.Context, who rpc.Caller, q ask.De
 			return ask.Sequence{}, problem.New(problem.Invalid, "private %.80q is not an address:port", p)
 		}
 	}
+	if err := checkOAuth(def); err != nil {
+		return ask.Sequence{}, err
+	}
 	if _, err := filesOf(def); err != nil {
 		return ask.Sequence{}, problem.Wrap(err, problem.Invalid, "hosts: %s", problem.DetailOf(err).Message)
 	}
-	old, _ := s.state.Connection(who.Tenant, name)
-	def.Credential = old.Credential
+	old, ok := s.state.Connection(who.Tenant, name)
+	if def.Credential = ""; ok { // the credential of one that was removed is deleted
+		def.Credential = old.Credential
+	}
+	if def.OAuth.Flow == connection.ClientCredentials && def.Credential == "" && q.Credential == "" && !def.Removed {
+		return ask.Sequence{}, problem.New(problem.Invalid, "oauth.flow %s needs a credential: the client's secret", def.OAuth.Flow)
+	}
 	if q.Credential != "" {
 		if def.Credential, err = s.vault.Put(ctx, who.Tenant, string(def.Connection), vault.NewSecret(q.Credential)); err != nil {
 			return ask.Sequence{}, err

@@ -22,6 +22,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/counter"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/oauth"
 )
 
 // Config is the broker's own settings.
@@ -57,6 +58,7 @@ type Service struct {
 	view       *eventlog.View
 	gate       *executor.Gate
 	providers  *providers
+	lists      *lists
 	conditions condition.Cache
 	metrics    metrics
 
@@ -65,6 +67,7 @@ type Service struct {
 
 	// Set by Run, before anything is heard.
 	vault    *vault.Vault
+	oauth    *oauth.Client
 	signer   *permit.Signer
 	counters *counter.Counters
 }
@@ -81,6 +84,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	}
 	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, indexes: map[connectionKey]indexed{}}
 	s.state = control.New()
+	s.lists = newLists()
 	s.gate = executor.New(call.Upstream, deps.Conn, deps.Log, deps.Root)
 	s.view = deps.View(s.apply)
 	s.gate.Follow(s.view)
@@ -105,6 +109,9 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	if s.vault, err = vault.Open(ctx, s.deps.Conn, s.deps.Master); err != nil {
 		return err
 	}
+	s.oauth = oauth.New(s.vault, s.sayLogin, s.log)
+	defer s.oauth.Close()
+	s.providers.oauth = s.oauth
 	if s.counters, err = counter.Open(ctx, s.deps.Conn, s.ended); err != nil {
 		return err
 	}
@@ -143,6 +150,16 @@ func (s *Service) apply(e eventlog.Stored) {
 		s.log.Error("key not trusted", "seq", e.Seq, "err", err)
 	}
 	s.state.Apply(e)
+	if e.At.Noun == "connection" {
+		s.forget(e.At.Tenant, id.Connection(e.At.Key))
+	}
+}
+
+// forget lets go of what is open for a connection that was removed. Every instance hears of it.
+func (s *Service) forget(tenant id.Tenant, c id.Connection) {
+	if _, ok := s.state.Connection(tenant, id.Name(c)); !ok {
+		s.providers.drop(tenant, c)
+	}
 }
 
 func (s *Service) credential(ctx context.Context, tenant id.Tenant, c id.Connection) (vault.Secret, error) {

@@ -33,6 +33,7 @@ type tenant struct {
 	grants      map[id.Agent]*grants
 	connections map[id.Connection]connection.Defined
 	tools       map[id.Connection]listed
+	logins      map[id.Connection]connection.LoginChanged
 	packages    map[id.Connection]connection.Packaged
 	seqs        map[string]uint64 // per aggregate and kind: what is applied
 }
@@ -70,7 +71,7 @@ func (s *State) Apply(e eventlog.Stored) {
 		t = &tenant{
 			agents: map[id.Agent]agent.Defined{}, holders: map[id.Grant]id.Agent{}, grants: map[id.Agent]*grants{},
 			connections: map[id.Connection]connection.Defined{}, tools: map[id.Connection]listed{},
-			packages: map[id.Connection]connection.Packaged{}, seqs: map[string]uint64{},
+			logins: map[id.Connection]connection.LoginChanged{}, packages: map[id.Connection]connection.Packaged{}, seqs: map[string]uint64{},
 		}
 		s.tenants[e.At.Tenant] = t
 	}
@@ -94,6 +95,8 @@ func (s *State) Apply(e eventlog.Stored) {
 		t.connections[ev.Connection] = ev
 	case connection.Packaged:
 		t.packages[ev.Connection] = ev
+	case connection.LoginChanged:
+		t.logins[ev.Connection] = ev
 	case connection.Listed:
 		t.tools[ev.Connection] = newListed(ev.Body.Tools)
 	}
@@ -175,6 +178,17 @@ func (s *State) Package(tenant id.Tenant, c id.Connection) (connection.Packaged,
 		return p, ok
 	}
 	return connection.Packaged{}, false
+}
+
+// Login gives what was last said of a connection's login.
+func (s *State) Login(tenant id.Tenant, c id.Connection) (connection.LoginChanged, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		ev, ok := t.logins[c]
+		return ev, ok
+	}
+	return connection.LoginChanged{}, false
 }
 
 // Listed gives the tools that a connection was last seen to have.

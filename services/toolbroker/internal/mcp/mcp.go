@@ -42,15 +42,16 @@ func New(url string, client *http.Client) *Provider {
 
 // Tools implements upstream.Provider.
 func (p *Provider) Tools(ctx context.Context) ([]connection.Tool, error) {
+	ctx, watch := upstream.Watched(ctx)
 	s, err := p.connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, cause(err, watch)
 	}
 	var out []connection.Tool
 	for t, err := range s.Tools(ctx, nil) {
 		if err != nil {
 			p.forget(s)
-			return nil, problem.Wrap(err, problem.Upstream, "the MCP server does not list its tools")
+			return nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not list its tools"), watch)
 		}
 		if len(out) == maxTools {
 			return nil, problem.New(problem.TooLarge, "the MCP server lists more than %d tools", maxTools)
@@ -107,11 +108,11 @@ func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, 
 
 // try calls the tool in the session that is there, or in a new one.
 func (p *Provider) try(ctx context.Context, c upstream.Call) (*mcp.CallToolResult, error) {
+	ctx, watch := upstream.Watched(ctx)
 	s, err := p.connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, cause(err, watch)
 	}
-	ctx, watch := upstream.Watched(ctx)
 	answer, err := s.CallTool(ctx, &mcp.CallToolParams{Name: c.Tool, Arguments: c.Args, Meta: mcp.Meta{"execwarden/effect": c.Effect}})
 	var refused *jsonrpc.Error
 	switch {
@@ -123,11 +124,19 @@ func (p *Provider) try(ctx context.Context, c upstream.Call) (*mcp.CallToolResul
 	if ctx.Err() == nil { // a call that we gave up on says nothing of the session, which other calls share
 		p.forget(s)
 	}
-	failed := error(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"))
+	failed := cause(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"), watch)
 	if watch.Sent() && !watch.Refused() {
 		failed = upstream.Ambiguously(failed)
 	}
 	return nil, failed
+}
+
+// cause is why a request was not let out, where that is so: it says what helps, which the SDK's error does not.
+func cause(err error, watch *upstream.Watch) error {
+	if spared := watch.Spared(); spared != nil {
+		return spared
+	}
+	return err
 }
 
 // Probe implements upstream.Provider. MCP has no way to look for an effect.

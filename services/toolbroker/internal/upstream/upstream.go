@@ -53,3 +53,11 @@ func Ambiguous(err error) bool {
 	var a ambiguous
 	return errors.As(err, &a)
 }
+
+// harmless marks an error of a request that the provider did not act on, although it may have been sent.
+type harmless struct{ error }
+
+func (h harmless) Unwrap() error { return h.error }
+
+// Harmlessly marks the error of a way out, for whoever watches the request.
+func Harmlessly(err error) error { return harmless{err} }
