@@ -75,6 +75,7 @@ type Service struct {
 type metrics struct {
 	decisions *prometheus.CounterVec
 	upstream  *prometheus.HistogramVec
+	renewals  *prometheus.CounterVec
 }
 
 // New makes the service.
@@ -95,8 +96,10 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 		upstream: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "execwarden_upstream_call_seconds", Help: "Time of calls to providers, by connection type and outcome.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 3, 9)}, []string{"type", "outcome"}),
+		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "execwarden_token_renewals_total", Help: "Renewals of connections' OAuth tokens, by outcome: renewed, refused (somebody has to log in), failed (tried again at the next call)."}, []string{"outcome"}),
 	}
-	for _, c := range []prometheus.Collector{s.metrics.decisions, s.metrics.upstream} {
+	for _, c := range []prometheus.Collector{s.metrics.decisions, s.metrics.upstream, s.metrics.renewals} {
 		if err := deps.Metrics.Register(c); err != nil {
 			return nil, err
 		}
@@ -109,7 +112,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	if s.vault, err = vault.Open(ctx, s.deps.Conn, s.deps.Master); err != nil {
 		return err
 	}
-	s.oauth = oauth.New(s.vault, s.sayLogin, s.log)
+	s.oauth = oauth.New(s.vault, s.sayLogin, func(outcome string) { s.metrics.renewals.WithLabelValues(outcome).Inc() }, s.log)
 	defer s.oauth.Close()
 	s.providers.oauth = s.oauth
 	if s.counters, err = counter.Open(ctx, s.deps.Conn, s.ended); err != nil {

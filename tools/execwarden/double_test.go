@@ -20,6 +20,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
@@ -62,19 +63,21 @@ func newDouble(requests string) *double {
 		"POST /v1/logins": func(*http.Request) (any, error) {
 			return client.Login{URL: "http://127.0.0.1:8080/login?code=once", ExpiresAt: at(600)}, nil
 		},
-		"POST /v1/keys/rewrap":           d.rewrap,
-		"POST /v1/keys/renew":            d.renew,
-		"GET /v1/{things}":               d.list,
-		"PUT /v1/{things}/{name}":        d.put,
-		"POST /v1/grants/{name}/revoke":  d.revoke,
-		"POST /v1/runs":                  d.start,
-		"GET /v1/runs":                   d.runList,
-		"GET /v1/runs/{id}/timeline":     d.timeline,
-		"POST /v1/runs/{id}/cancel":      d.cancel,
-		"GET /v1/approvals":              d.approvalList,
-		"POST /v1/approvals/{id}/decide": d.decide,
-		"GET /v1/events":                 d.eventPage,
-		"POST /v1/ledger/verify":         d.verify,
+		"POST /v1/keys/rewrap":              d.rewrap,
+		"POST /v1/keys/renew":               d.renew,
+		"GET /v1/{things}":                  d.list,
+		"PUT /v1/{things}/{name}":           d.put,
+		"POST /v1/grants/{name}/revoke":     d.revoke,
+		"POST /v1/connections/{name}/login": d.login,
+		"DELETE /v1/connections/{name}":     d.removeConnection,
+		"POST /v1/runs":                     d.start,
+		"GET /v1/runs":                      d.runList,
+		"GET /v1/runs/{id}/timeline":        d.timeline,
+		"POST /v1/runs/{id}/cancel":         d.cancel,
+		"GET /v1/approvals":                 d.approvalList,
+		"POST /v1/approvals/{id}/decide":    d.decide,
+		"GET /v1/events":                    d.eventPage,
+		"POST /v1/ledger/verify":            d.verify,
 		"GET /v1/ledger/position": func(*http.Request) (any, error) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -231,6 +234,34 @@ func (d *double) put(r *http.Request) (any, error) {
 		delete(d.revoked, name)
 	}
 	return ask.Sequence{Seq: 7}, nil
+}
+
+// login begins a login, which a browser finishes at once, as the connection's name says.
+func (d *double) login(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	name := r.PathValue("name")
+	end := connection.LoginChanged{Connection: id.Connection("con_" + name), State: connection.LoggedIn, Attempt: "lgn_1", By: "mem_owner", Issuer: "https://auth.example.com"}
+	switch name {
+	case "none":
+		return nil, problem.New(problem.NotFound, "there is no connection none")
+	case "refused":
+		end.State, end.Failed, end.Reason = connection.LoginNeeded, true, "the authorization server says access_denied\x1b[2J"
+	case "nobody":
+		end.Attempt = "lgn_2" // another's
+	}
+	d.say(id.Run(end.Connection), "mem_owner", end)
+	return ask.LoginBegun{Attempt: "lgn_1", URL: "https://auth.example.com/authorize?state=s", ExpiresAt: time.Now().Add(10 * time.Minute)}, nil
+}
+
+func (d *double) removeConnection(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.things["connections"][r.PathValue("name")] == nil {
+		return nil, problem.New(problem.NotFound, "there is no connection %s", r.PathValue("name"))
+	}
+	delete(d.things["connections"], r.PathValue("name"))
+	return ask.InForce{Seq: 9, Heard: 1, ConfirmedMS: 4.5}, nil
 }
 
 func (d *double) revoke(r *http.Request) (any, error) {

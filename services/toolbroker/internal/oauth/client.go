@@ -43,6 +43,7 @@ type Client struct {
 	ways  ways
 	now   func() time.Time
 	pause time.Duration // between looks at what another broker does
+	count func(outcome string)
 
 	ctx     context.Context // of what outlives the one who asked for it
 	stop    context.CancelFunc
@@ -51,9 +52,9 @@ type Client struct {
 	flights map[flightKey]*flight
 }
 
-// New makes a client. Close ends it.
-func New(v Vault, say Say, log *slog.Logger) *Client {
-	c := &Client{vault: v, say: say, log: log, ways: newWays(), now: time.Now, pause: 50 * time.Millisecond, flights: map[flightKey]*flight{}}
+// New makes a client. count is told of each renewal: "renewed", "refused" or "failed". Close ends the client.
+func New(v Vault, say Say, count func(outcome string), log *slog.Logger) *Client {
+	c := &Client{vault: v, say: say, count: count, log: log, ways: newWays(), now: time.Now, pause: 50 * time.Millisecond, flights: map[flightKey]*flight{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c
 }

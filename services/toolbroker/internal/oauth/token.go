@@ -138,18 +138,21 @@ func (c *Client) spend(ctx context.Context, conn Connection, e entry, revision u
 	var no *refusal
 	switch {
 	case errors.As(err, &no):
+		c.count("refused")
 		e.refuse(conn, no.Error())
 		if err := c.settle(ctx, conn, e, revision); err != nil {
 			return vault.Secret{}, err
 		}
 		return vault.Secret{}, needs(conn, e.Refused)
 	case err != nil:
+		c.count("failed")
 		e.Lease = lease{}
 		if _, failed := c.write(ctx, conn, e, revision); failed != nil {
 			c.log.WarnContext(ctx, "a lease on a token is not given back; it lapses", "tenant", conn.Tenant, "connection", conn.Connection, "err", failed)
 		}
 		return vault.Secret{}, err
 	}
+	c.count("renewed")
 	e.take(got)
 	if err := c.settle(ctx, conn, e, revision); err != nil {
 		if problem.CodeOf(err) == problem.Conflict {
