@@ -42,11 +42,11 @@ func New(url string, client *http.Client) *Provider {
 
 // Tools implements upstream.Provider.
 func (p *Provider) Tools(ctx context.Context) ([]connection.Tool, error) {
-	ctx, watch := upstream.Watched(ctx)
 	s, err := p.connect(ctx)
 	if err != nil {
-		return nil, cause(err, watch)
+		return nil, err
 	}
+	ctx, watch := upstream.Watched(ctx)
 	var out []connection.Tool
 	for t, err := range s.Tools(ctx, nil) {
 		if err != nil {
@@ -108,11 +108,11 @@ func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, 
 
 // try calls the tool in the session that is there, or in a new one.
 func (p *Provider) try(ctx context.Context, c upstream.Call) (*mcp.CallToolResult, error) {
-	ctx, watch := upstream.Watched(ctx)
 	s, err := p.connect(ctx)
 	if err != nil {
-		return nil, cause(err, watch)
+		return nil, err
 	}
+	ctx, watch := upstream.Watched(ctx)
 	answer, err := s.CallTool(ctx, &mcp.CallToolParams{Name: c.Tool, Arguments: c.Args, Meta: mcp.Meta{"execwarden/effect": c.Effect}})
 	var refused *jsonrpc.Error
 	switch {
@@ -162,6 +162,7 @@ func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, error) {
 	if p.session != nil {
 		return p.session, nil
 	}
+	ctx, watch := upstream.Watched(ctx) // its own: the session keeps it, and what ends it later is not a call's doing
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	// No capabilities: there is nobody here whom a server could ask for roots, samples or answers, and one that thinks so
@@ -171,7 +172,7 @@ func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, error) {
 		Endpoint: p.url, HTTPClient: p.client, MaxRetries: -1, DisableStandaloneSSE: true,
 	}, nil)
 	if err != nil {
-		return nil, problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection")
+		return nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection"), watch)
 	}
 	p.session = s
 	return s, nil
