@@ -22,6 +22,7 @@ import (
 type providers struct {
 	credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error)
 	packaged   func(id.Tenant, id.Connection) (connection.Packaged, bool)
+	guard      func(connectionKey, upstream.Provider) upstream.Provider
 	ways       *egress.Origins
 	oauth      *oauth.Client // set before the first provider is made
 
@@ -41,9 +42,10 @@ type opened struct {
 	upstream.Provider
 }
 
-func newProviders(credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error), packaged func(id.Tenant, id.Connection) (connection.Packaged, bool)) *providers {
+func newProviders(credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error), packaged func(id.Tenant, id.Connection) (connection.Packaged, bool),
+	guard func(connectionKey, upstream.Provider) upstream.Provider) *providers {
 	return &providers{
-		credential: credential, packaged: packaged,
+		credential: credential, packaged: packaged, guard: guard,
 		ways: egress.NewOrigins(egress.Rule{Methods: []string{"*"}, MaxBytes: 16 << 20, Timeout: -1, MaxRedirects: -1}),
 		open: map[connectionKey]opened{},
 	}
@@ -69,8 +71,9 @@ func (p *providers) provider(tenant id.Tenant, def connection.Defined) (upstream
 	if err != nil {
 		return nil, err
 	}
-	p.open[key] = opened{def, pkg.Digest, made}
-	return made, nil
+	guarded := p.guard(key, made)
+	p.open[key] = opened{def, pkg.Digest, guarded}
+	return guarded, nil
 }
 
 func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connection.Packaged) (upstream.Provider, error) {

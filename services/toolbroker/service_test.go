@@ -100,7 +100,7 @@ func start(t *testing.T) *house {
 // run starts a broker, the first or the next.
 func (h *house) run() {
 	h.t.Helper()
-	s, err := toolbroker.New(toolbroker.Config{RootSigningKeyFile: h.RootFile, CallTimeout: 30 * time.Second, PermitLife: time.Minute, RelistEvery: time.Hour}, h.Deps(schemas.Toolbroker))
+	s, err := toolbroker.New(toolbroker.Config{RootSigningKeyFile: h.RootFile, CallTimeout: 30 * time.Second, PermitLife: time.Minute, RelistEvery: time.Hour, MaxInFlight: 32, BreakerFailures: 5, BreakerRest: 15 * time.Second}, h.Deps(schemas.Toolbroker))
 	if err != nil {
 		h.t.Fatal(err)
 	}

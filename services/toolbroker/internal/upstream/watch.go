@@ -54,7 +54,8 @@ func (s Statuses) RoundTrip(r *http.Request) (*http.Response, error) {
 		w.spared.Store(nil)
 		var h harmless
 		if errors.As(err, &h) {
-			w.spared.Store(&h.error)
+			spared := error(h)
+			w.spared.Store(&spared)
 		}
 		if err == nil {
 			w.status.Store(int64(resp.StatusCode))
