@@ -107,28 +107,45 @@ func (s *Service) relist(ctx context.Context) {
 	}
 	ticker := time.NewTicker(s.cfg.RelistEvery)
 	defer ticker.Stop()
-	var group errgroup.Group
-	defer func() { _ = group.Wait() }() // no function of it gives an error
-	group.SetLimit(maxListing)
-	every := s.state.Connections()
+	var running sync.WaitGroup
+	defer running.Wait()
+	// Apart: what changed is not listed behind all those that take their time.
+	running.Go(func() { s.relistSoon(ctx) })
 	for {
-		for _, c := range every {
-			group.Go(func() error { s.relistOne(ctx, c); return nil })
-		}
-		every = nil
+		s.relistAll(ctx, s.state.Connections())
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			every = s.state.Connections()
-		case <-s.lists.wake:
-			for _, key := range s.lists.take() {
-				if def, ok := s.state.Connection(key.tenant, id.Name(key.connection)); ok {
-					every = append(every, control.Owned{Tenant: key.tenant, Defined: def})
-				}
-			}
 		}
 	}
+}
+
+// relistSoon lists the connections that are due, as soon as they are.
+func (s *Service) relistSoon(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.lists.wake:
+		}
+		var due []control.Owned
+		for _, key := range s.lists.take() {
+			if def, ok := s.state.Connection(key.tenant, id.Name(key.connection)); ok {
+				due = append(due, control.Owned{Tenant: key.tenant, Defined: def})
+			}
+		}
+		s.relistAll(ctx, due)
+	}
+}
+
+func (s *Service) relistAll(ctx context.Context, all []control.Owned) {
+	var group errgroup.Group
+	group.SetLimit(maxListing)
+	for _, c := range all {
+		group.Go(func() error { s.relistOne(ctx, c); return nil })
+	}
+	_ = group.Wait() // no function of it gives an error
 }
 
 func (s *Service) relistOne(ctx context.Context, c control.Owned) {

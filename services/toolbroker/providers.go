@@ -22,6 +22,7 @@ import (
 type providers struct {
 	credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error)
 	packaged   func(id.Tenant, id.Connection) (connection.Packaged, bool)
+	changed    func(connectionKey) // the connection says that its tools changed
 	guard      func(connectionKey, upstream.Provider) upstream.Provider
 	ways       *egress.Origins
 	oauth      *oauth.Client // set before the first provider is made
@@ -43,9 +44,9 @@ type opened struct {
 }
 
 func newProviders(credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error), packaged func(id.Tenant, id.Connection) (connection.Packaged, bool),
-	guard func(connectionKey, upstream.Provider) upstream.Provider) *providers {
+	guard func(connectionKey, upstream.Provider) upstream.Provider, changed func(connectionKey)) *providers {
 	return &providers{
-		credential: credential, packaged: packaged, guard: guard,
+		credential: credential, packaged: packaged, guard: guard, changed: changed,
 		ways: egress.NewOrigins(egress.Rule{Methods: []string{"*"}, MaxBytes: 16 << 20, Timeout: -1, MaxRedirects: -1}),
 		open: map[connectionKey]opened{},
 	}
@@ -97,7 +98,9 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connectio
 		case def.Credential != "":
 			client.Transport = bearer{token, way}
 		}
-		return mcp.New(def.URL, client), nil
+		provider := mcp.New(def.URL, client)
+		provider.Listen(func() { p.changed(connectionKey{tenant, def.Connection}) })
+		return provider, nil
 	case connection.API:
 		if pkg.Digest == "" {
 			return nil, problem.New(problem.NotFound, "connection %s has no package yet", id.Name(def.Connection))

@@ -26,6 +26,10 @@ type Provider struct {
 	url    string
 	client *http.Client
 
+	ctx     context.Context // of what goes on between calls
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
 	mu      sync.Mutex
 	session *mcp.ClientSession
 }
@@ -37,7 +41,9 @@ func New(url string, client *http.Client) *Provider {
 		own.Transport = http.DefaultTransport
 	}
 	own.Transport = upstream.Statuses{Next: own.Transport}
-	return &Provider{url: url, client: &own}
+	p := &Provider{url: url, client: &own}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	return p
 }
 
 // Tools implements upstream.Provider.
@@ -146,6 +152,8 @@ func (p *Provider) Probe(context.Context, upstream.Call) (upstream.Result, bool,
 
 // Close implements upstream.Provider.
 func (p *Provider) Close() error {
+	p.stop()
+	p.running.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.session == nil {
@@ -167,7 +175,7 @@ func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, error) {
 	defer cancel()
 	// No capabilities: there is nobody here whom a server could ask for roots, samples or answers, and one that thinks so
 	// waits for them.
-	client := mcp.NewClient(&mcp.Implementation{Name: "execwarden", Version: "0"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	client := newClient(&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	s, err := client.Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint: p.url, HTTPClient: p.client, MaxRetries: -1, DisableStandaloneSSE: true,
 	}, nil)
@@ -176,6 +184,22 @@ func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, error) {
 	}
 	p.session = s
 	return s, nil
+}
+
+// newClient makes a client that asks when it is told to ask: the SDK would give a list of before for as long as the server
+// says, and news of a change reach another session.
+func newClient(opts *mcp.ClientOptions) *mcp.Client {
+	client := mcp.NewClient(&mcp.Implementation{Name: "execwarden", Version: "0"}, opts)
+	client.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+			result, err := next(ctx, method, r)
+			if list, ok := result.(*mcp.ListToolsResult); ok && list != nil {
+				list.TTLMs = 0
+			}
+			return result, err
+		}
+	})
+	return client
 }
 
 // forget lets go of a session that broke, so that the next call makes a new one.

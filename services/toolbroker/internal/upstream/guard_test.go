@@ -110,7 +110,10 @@ func TestBreakerOpensAndCloses(t *testing.T) {
 		if err := g.call(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		g.fake.answer = func(ctx context.Context) error { <-ctx.Done(); return problem.Wrap(ctx.Err(), problem.Upstream, "no answer") }
+		g.fake.answer = func(ctx context.Context) error {
+			<-ctx.Done()
+			return problem.Wrap(ctx.Err(), problem.Upstream, "no answer")
+		}
 		for range 5 {
 			if err := g.call(t.Context()); problem.CodeOf(err) != problem.Upstream {
 				t.Errorf("%v", err)
