@@ -24,6 +24,7 @@ var askings = []Asking{
 	{Agentloop, "keys_rewrap", []Service{Gateway}},
 	{Agentloop, "keys_renew", []Service{Gateway}},
 	{Toolbroker, "connection_define", []Service{Gateway}},
+	{Toolbroker, "connection_diff", []Service{Gateway}},
 	{Toolbroker, "login_begin", []Service{Gateway}},
 	{Toolbroker, "login_look", []Service{Gateway}},
 	{Toolbroker, "login_finish", []Service{Gateway}},

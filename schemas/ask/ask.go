@@ -35,6 +35,32 @@ type DefineConnection struct {
 	Credential string             `json:"credential,omitempty"`
 }
 
+// DiffConnection asks which tools of a connection are described otherwise than when they were granted.
+type DiffConnection struct {
+	Connection id.Connection `json:"connection"`
+}
+
+// ConnectionDiff is what changed under grants.
+type ConnectionDiff struct {
+	Tools     []ToolDiff `json:"tools"`
+	Truncated bool       `json:"truncated,omitempty"` // there is more than one answer holds
+}
+
+// ToolDiff is how the description of a tool differs from what some grants were made for.
+type ToolDiff struct {
+	Tool      string        `json:"tool"` // connection.tool
+	ChangedAt time.Time     `json:"changed_at"`
+	Grants    []id.Grant    `json:"grants"`  // that hold the tool's calls because of it
+	Changes   []FieldChange `json:"changes"` // at most 100; none when what was granted is not recorded
+}
+
+// FieldChange is a part of a tool's description that differs. Old or New is empty when it was not there, or is not.
+type FieldChange struct {
+	Field string `json:"field"` // "description", "effect", "writes", or a path such as "schema.properties.to.type"
+	Old   string `json:"old,omitempty"`
+	New   string `json:"new,omitempty"`
+}
+
 // BeginLogin asks for the way to log in to a connection's provider. Redirect is where the browser comes back to.
 type BeginLogin struct {
 	Connection id.Connection `json:"connection"`

@@ -21,6 +21,7 @@ import (
 func (s *Service) answer() (*rpc.Server, error) {
 	return s.deps.Answer(append(s.vault.Methods(s.keepsOf, s.secretsOf),
 		rpc.On("connection_define", s.defineConnection),
+		rpc.On("connection_diff", s.diffConnection),
 		rpc.On("login_begin", s.beginLogin),
 		rpc.On("login_look", s.lookLogin),
 		rpc.On("login_finish", s.finishLogin),

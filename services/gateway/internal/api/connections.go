@@ -84,6 +84,15 @@ func (a *API) beginLogin(r *http.Request, who auth.Identity, _ []byte) (ask.Logi
 	return a.Peers.BeginLogin(r.Context(), who, ask.BeginLogin{Connection: def.Connection, Redirect: a.Site.URL("/oauth/callback", nil)})
 }
 
+// diffConnection shows what changed under grants.
+func (a *API) diffConnection(r *http.Request, who auth.Identity, _ []byte) (ask.ConnectionDiff, error) {
+	def, err := a.connection(r, who)
+	if err != nil {
+		return ask.ConnectionDiff{}, err
+	}
+	return a.Peers.DiffConnection(r.Context(), who, ask.DiffConnection{Connection: def.Connection})
+}
+
 // connection is the one that a request's path names.
 func (a *API) connection(r *http.Request, who auth.Identity) (connection.Defined, error) {
 	name, err := named[id.Connection](r)

@@ -56,6 +56,11 @@ func (p *Peers) DefineConnection(ctx context.Context, who auth.Identity, q ask.D
 	return p.define(ctx, who, schemas.Toolbroker, "connection_define", q)
 }
 
+// DiffConnection asks the broker.
+func (p *Peers) DiffConnection(ctx context.Context, who auth.Identity, q ask.DiffConnection) (ask.ConnectionDiff, error) {
+	return rpc.Ask[ask.ConnectionDiff](ctx, p.conn, schemas.Toolbroker, "connection_diff", who.Caller(), q)
+}
+
 // BeginLogin asks the broker, which asks the provider and its authorization server first.
 func (p *Peers) BeginLogin(ctx context.Context, who auth.Identity, q ask.BeginLogin) (ask.LoginBegun, error) {
 	ctx, cancel := context.WithTimeout(ctx, loginWithin)

@@ -278,6 +278,19 @@ func aboutRepo(t connection.Tool) bool {
 	return schema.Properties["owner"] != nil || schema.Properties["repo"] != nil
 }
 
+// Grants lists the active grants of a tenant by id.
+func (s *State) Grants(tenant id.Tenant) (out []policy.Grant) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		for _, g := range t.grants {
+			out = append(out, g.sorted()...)
+		}
+	}
+	slices.SortFunc(out, func(a, b policy.Grant) int { return cmp.Compare(a.Created.Grant, b.Created.Grant) })
+	return out
+}
+
 // grants are the active ones of one agent.
 type grants struct {
 	of     map[id.Grant]policy.Grant

@@ -41,6 +41,11 @@ func (c *Client) RemoveConnection(ctx context.Context, name string) (ask.InForce
 	return send[ask.InForce](ctx, c, http.MethodDelete, "/v1/connections/"+segment(name), nil, nil)
 }
 
+// DiffConnection asks what changed of a connection's tools since they were granted.
+func (c *Client) DiffConnection(ctx context.Context, name string) (ask.ConnectionDiff, error) {
+	return get[ask.ConnectionDiff](ctx, c, "/v1/connections/"+segment(name)+"/diff", nil)
+}
+
 // BeginLogin begins a login to a connection's provider, which goes on in a browser.
 func (c *Client) BeginLogin(ctx context.Context, name string) (ask.LoginBegun, error) {
 	return send[ask.LoginBegun](ctx, c, http.MethodPost, "/v1/connections/"+segment(name)+"/login", nil, nil)
