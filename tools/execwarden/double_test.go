@@ -492,6 +492,9 @@ func (d *double) tail(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, ": stream\n\n")
 	fmt.Fprint(w, "event: notice\ndata: {\"code\":\"pending\",\"message\":\"the ledger answers again\"}\n\n")
 	fmt.Fprint(w, "event: gap\ndata: {\"code\":\"expired\",\"message\":\"3 events are gone\"}\n\n")
+	if r.URL.Query().Get("run") != "" {
+		fmt.Fprint(w, "event: news\ndata: {\"n\":1,\"call\":\"call_1\",\"run\":\"run_1\",\"tool\":\"tickets.copy\",\"progress\":3,\"total\":10,\"message\":\"copying\\u001b[2J\"}\n\n")
+	}
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	for {

@@ -40,7 +40,7 @@ func New(url string, client *http.Client) *Provider {
 	if own.Transport == nil {
 		own.Transport = http.DefaultTransport
 	}
-	own.Transport = upstream.Statuses{Next: own.Transport}
+	own.Transport = upstream.Statuses{Next: wire{own.Transport}}
 	p := &Provider{url: url, client: &own}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
@@ -94,18 +94,25 @@ const rejectedByTransport = -32005
 
 // Call implements upstream.Provider.
 func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, error) {
-	answer, err := p.try(ctx, c)
+	x := &exchange{say: c.News}
+	answer, err := p.try(ctx, c, x)
 	if errors.Is(err, mcp.ErrSessionMissing) {
 		// The server was started anew, say. It did not run the tool; in a new session it may.
-		answer, err = p.try(ctx, c)
+		answer, err = p.try(ctx, c, x)
 	}
 	if err != nil {
 		return upstream.Result{}, err
 	}
-	raw, err := json.Marshal(struct {
-		Content    []mcp.Content `json:"content"`
-		Structured any           `json:"structuredContent,omitempty"`
-	}{answer.Content, answer.StructuredContent})
+	// As it came over the wire; as the SDK understood it only when that was too much to read along.
+	var result any = x.parts()
+	if x.parts() == nil {
+		result = struct {
+			Content    []mcp.Content `json:"content"`
+			Structured any           `json:"structuredContent,omitempty"`
+			Meta       mcp.Meta      `json:"_meta,omitempty"`
+		}{answer.Content, answer.StructuredContent, answer.Meta}
+	}
+	raw, err := json.Marshal(result)
 	if err != nil {
 		return upstream.Result{}, problem.Wrap(err, problem.Upstream, "the MCP server's answer cannot be read")
 	}
@@ -113,13 +120,18 @@ func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, 
 }
 
 // try calls the tool in the session that is there, or in a new one.
-func (p *Provider) try(ctx context.Context, c upstream.Call) (*mcp.CallToolResult, error) {
+func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (*mcp.CallToolResult, error) {
 	s, err := p.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx, watch := upstream.Watched(ctx)
-	answer, err := s.CallTool(ctx, &mcp.CallToolParams{Name: c.Tool, Arguments: c.Args, Meta: mcp.Meta{"execwarden/effect": c.Effect}})
+	ctx, watch := upstream.Watched(withExchange(ctx, x))
+	params := &mcp.CallToolParams{Name: c.Tool, Arguments: c.Args, Meta: mcp.Meta{"execwarden/effect": c.Effect}}
+	if c.News != nil {
+		params.SetProgressToken(string(c.Call))
+		params.Meta[mcp.MetaKeyLogLevel] = newsLevel // in the protocol of 2026-07-28
+	}
+	answer, err := s.CallTool(ctx, params)
 	var refused *jsonrpc.Error
 	switch {
 	case err == nil:
@@ -182,9 +194,16 @@ func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, error) {
 	if err != nil {
 		return nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection"), watch)
 	}
+	if caps := s.InitializeResult().Capabilities; caps != nil && caps.Logging != nil && s.InitializeResult().ProtocolVersion < "2026-07-28" {
+		// Before that protocol a level is the session's. A server that does not take it says nothing, no more.
+		_ = s.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: newsLevel})
+	}
 	p.session = s
 	return s, nil
 }
+
+// newsLevel is from which level on servers are asked to tell what a call does.
+const newsLevel = "info"
 
 // newClient makes a client that asks when it is told to ask: the SDK would give a list of before for as long as the server
 // says, and news of a change reach another session.
