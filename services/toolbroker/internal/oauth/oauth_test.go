@@ -352,6 +352,37 @@ func TestRenewedOnce(t *testing.T) {
 	}
 }
 
+// Keys may be rotated while a token is renewed: the entry is sealed anew then, and is the same.
+func TestKeysRotateWhileATokenIsRenewed(t *testing.T) {
+	h := start(t)
+	h.login()
+	old, err := h.clients[0].Token(t.Context(), h.conn, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.server.Change(oauthkit.Faults{Slow: 500 * time.Millisecond})
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		if _, err := h.clients[0].Token(t.Context(), h.conn, old.Reveal()); err != nil {
+			t.Error(err)
+		}
+	})
+	buskit.Eventually(t, "the token is being renewed", func() bool { return h.lease() != "" })
+	s, revision, err := h.vault.Read(t.Context(), h.conn.Tenant, "oauth.con_tickets")
+	if err == nil {
+		_, err = h.vault.Swap(t.Context(), h.conn.Tenant, "oauth.con_tickets", s, revision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewing.Wait()
+	h.server.Change(oauthkit.Faults{})
+	h.mustCall(h.provider(1))
+	if n, twice := h.server.Refreshed(); n != 1 || twice || len(h.server.Revoked()) != 0 {
+		t.Errorf("renewed %d times, twice with one token: %v, revoked %v", n, twice, h.server.Revoked())
+	}
+}
+
 // A refresh token that is refused ends the login, which is told; the next login mends it.
 func TestRefusedRenewal(t *testing.T) {
 	h := start(t)

@@ -101,7 +101,7 @@ func (c *Client) renew(ctx context.Context, conn Connection, refused string) (va
 			continue
 		case conn.OAuth.Flow != connection.ClientCredentials && e.Refresh == "":
 			e.refuse(conn, "the token ended, and there is none to renew it with")
-			if err := c.settle(ctx, conn, e, revision); problem.CodeOf(err) == problem.Conflict {
+			if err := c.settle(ctx, conn, e, revision, ""); problem.CodeOf(err) == problem.Conflict {
 				continue
 			} else if err != nil {
 				return vault.Secret{}, err
@@ -128,6 +128,7 @@ func (c *Client) renew(ctx context.Context, conn Connection, refused string) (va
 // spend uses the refresh token, under a lease that nobody else has: a server that rotates them takes each once, and one
 // that is spent twice ends the login (NangoHQ/nango#1005).
 func (c *Client) spend(ctx context.Context, conn Connection, e entry, revision uint64) (vault.Secret, error) {
+	holder := e.Lease.Holder
 	asking, cancel := context.WithTimeout(ctx, leaseLife-leaseMargin)
 	defer cancel()
 	got, err := c.again(asking, conn, &e)
@@ -140,7 +141,7 @@ func (c *Client) spend(ctx context.Context, conn Connection, e entry, revision u
 	case errors.As(err, &no):
 		c.count("refused")
 		e.refuse(conn, no.Error())
-		if err := c.settle(ctx, conn, e, revision); err != nil {
+		if err := c.settle(ctx, conn, e, revision, holder); err != nil {
 			return vault.Secret{}, err
 		}
 		return vault.Secret{}, needs(conn, e.Refused)
@@ -154,7 +155,7 @@ func (c *Client) spend(ctx context.Context, conn Connection, e entry, revision u
 	}
 	c.count("renewed")
 	e.take(got)
-	if err := c.settle(ctx, conn, e, revision); err != nil {
+	if err := c.settle(ctx, conn, e, revision, holder); err != nil {
 		if problem.CodeOf(err) == problem.Conflict {
 			c.revoke(ctx, conn, e) // nobody will use these
 		}
@@ -200,24 +201,32 @@ func (e *entry) refuse(conn Connection, why string) {
 	e.Access, e.Refresh, e.Expires, e.Lease, e.Refused, e.Secret = "", "", time.Time{}, lease{}, why, conn.Credential
 }
 
-// settle seals an entry and tells of it. The vault may be away for a moment, and what is lost here is a login: it is
-// tried until the context ends.
-func (c *Client) settle(ctx context.Context, conn Connection, e entry, revision uint64) error {
+// settle seals an entry in place of the one that holder has, and tells of it. The vault may be away for a moment, and what
+// is lost here is a login: it is tried until the context ends.
+func (c *Client) settle(ctx context.Context, conn Connection, e entry, revision uint64, holder string) error {
 	for {
 		_, err := c.write(ctx, conn, e, revision)
 		if err == nil {
 			break
 		}
-		if problem.CodeOf(err) == problem.Unavailable {
-			// It may have been kept. What is read back says so.
-			if at, _, failed := c.read(ctx, conn); failed == nil && at.Access == e.Access && at.Refused == e.Refused && at.Lease == (lease{}) {
-				break
-			}
-			if sleep(ctx, 4*c.pause) == nil {
-				continue
-			}
+		if code := problem.CodeOf(err); code != problem.Conflict && code != problem.Unavailable {
+			return err
 		}
-		return err
+		at, now, failed := c.read(ctx, conn)
+		switch {
+		case failed == nil && at.Access == e.Access && at.Refused == e.Refused && at.Lease == (lease{}) && at.Made.Equal(e.Made):
+			// It was kept after all.
+		case failed == nil && holder != "" && at.Lease.Holder == holder:
+			revision = now // the same entry, sealed anew because keys were rotated
+			continue
+		case failed == nil && now != revision:
+			return problem.Wrap(err, problem.Conflict, "the login of connection %s is another by now", conn.name())
+		case sleep(ctx, 4*c.pause) == nil:
+			continue
+		default:
+			return err
+		}
+		break
 	}
 	// A crash here leaves what is told behind what is sealed, until the next who needs a token tells it.
 	c.tell(ctx, conn, e)
