@@ -78,6 +78,12 @@ func TestLoginToAConnection(t *testing.T) {
 	if done, _ := await[call.Finished](h, "call_1"); !strings.Contains(string(done.Body.Result), "hello") {
 		t.Errorf("%s", done.Body.Result)
 	}
+	// Keys that rotate take the tokens along.
+	if got, err := rpc.Ask[ask.Rewrapped](t.Context(), gateway, schemas.Toolbroker, "keys_renew", servicekit.Owner(), ask.RenewKeys{}); err != nil || got.Resealed != 3 || got.Remaining != 0 {
+		t.Errorf("%+v, %v", got, err) // GitHub's token, the login, and the logins that wait
+	}
+	h.request("call_renewed", "tickets.echo", `{"say":"hello"}`, nil)
+	await[call.Finished](h, "call_renewed")
 	// A login that the provider ended says so to whoever calls, and in the state.
 	server.Expire()
 	server.Change(oauthkit.Faults{Revoked: true, Quote: true})

@@ -16,6 +16,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/oauth"
 )
 
 func (s *Service) answer() (*rpc.Server, error) {
@@ -85,14 +86,14 @@ func (s *Service) keepsOf() ([]id.Tenant, error) {
 	return append(s.state.Tenants(), deployment), s.view.Current()
 }
 
-// secretsOf names a tenant's secrets: the credential of each connection, also of one that was removed.
+// secretsOf names a tenant's secrets: the credential and the logins of each connection, also of one that was removed.
 func (s *Service) secretsOf(of id.Tenant) []string {
 	if of == deployment {
 		return []string{permitKeyName}
 	}
 	var names []string
 	for _, c := range s.state.Credentials(of) {
-		names = append(names, string(c))
+		names = append(append(names, string(c)), oauth.Sealed(c)...)
 	}
 	return names
 }

@@ -70,6 +70,12 @@ func (c *Client) Close() {
 func tokensOf(c Connection) string { return "oauth." + string(c.Connection) }
 func loginsOf(c Connection) string { return "login." + string(c.Connection) }
 
+// Sealed names what may be sealed for a connection beside its credential.
+func Sealed(c id.Connection) []string {
+	conn := Connection{Defined: connection.Defined{Connection: c}}
+	return []string{tokensOf(conn), loginsOf(conn)}
+}
+
 // entry is all that is kept, sealed, of a connection's login.
 type entry struct {
 	URL     string           `json:"url"`   // of the connection then: tokens are for no other
