@@ -2,8 +2,10 @@ package toolbroker
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"reflect"
+	"strings"
 	"sync"
 
 	"github.com/execwarden/execwarden/libs/egress"
@@ -15,6 +17,7 @@ import (
 	"github.com/execwarden/execwarden/services/toolbroker/internal/github"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/mcp"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/oauth"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/stdio"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
 )
 
@@ -22,6 +25,8 @@ import (
 type providers struct {
 	credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error)
 	packaged   func(id.Tenant, id.Connection) (connection.Packaged, bool)
+	programs   stdio.Programs
+	log        *slog.Logger
 	changed    func(connectionKey) // the connection says that its tools changed
 	guard      func(connectionKey, upstream.Provider) upstream.Provider
 	ways       *egress.Origins
@@ -44,9 +49,9 @@ type opened struct {
 }
 
 func newProviders(credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error), packaged func(id.Tenant, id.Connection) (connection.Packaged, bool),
-	guard func(connectionKey, upstream.Provider) upstream.Provider, changed func(connectionKey)) *providers {
+	guard func(connectionKey, upstream.Provider) upstream.Provider, changed func(connectionKey), programs stdio.Programs, log *slog.Logger) *providers {
 	return &providers{
-		credential: credential, packaged: packaged, guard: guard, changed: changed,
+		credential: credential, packaged: packaged, guard: guard, changed: changed, programs: programs, log: log,
 		ways: egress.NewOrigins(egress.Rule{Methods: []string{"*"}, MaxBytes: 16 << 20, Timeout: -1, MaxRedirects: -1}),
 		open: map[connectionKey]opened{},
 	}
@@ -78,6 +83,9 @@ func (p *providers) provider(tenant id.Tenant, def connection.Defined) (upstream
 }
 
 func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connection.Packaged) (upstream.Provider, error) {
+	if strings.HasPrefix(def.URL, stdio.Scheme) {
+		return p.program(tenant, def)
+	}
 	way, err := p.ways.To(def.URL, def.Private)
 	if err != nil {
 		return nil, err
@@ -112,6 +120,25 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connectio
 		return apipackage.New(compiled, token, way)
 	}
 	return nil, problem.New(problem.Invalid, "this broker does not know connections of type %q", def.Type)
+}
+
+// program makes the provider of a connection that is a program beside the broker.
+func (p *providers) program(tenant id.Tenant, def connection.Defined) (upstream.Provider, error) {
+	program, err := p.programs.Find(tenant, def.URL)
+	if err != nil {
+		return nil, err
+	}
+	start := func(ctx context.Context) (mcp.Program, error) {
+		var credential vault.Secret
+		var err error
+		if def.Credential != "" && program.CredentialEnv != "" {
+			if credential, err = p.credential(ctx, tenant, def.Connection); err != nil {
+				return nil, err
+			}
+		}
+		return stdio.Start(program, credential, p.log.With("tenant", tenant, "connection", def.Connection))
+	}
+	return mcp.NewProgram(start, func() { p.changed(connectionKey{tenant, def.Connection}) }), nil
 }
 
 // filesOf is the way out to the hosts that a provider keeps files on, nil when the connection allows none. It only

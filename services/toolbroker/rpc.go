@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/execwarden/execwarden/libs/barrier"
 	"github.com/execwarden/execwarden/libs/eventlog"
@@ -17,6 +18,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/oauth"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/stdio"
 )
 
 func (s *Service) answer() (*rpc.Server, error) {
@@ -49,9 +51,8 @@ func (s *Service) defineConnection(ctx context.Context, who rpc.Caller, q ask.De
 	if def.Type != connection.GitHub && def.Type != connection.MCP && def.Type != connection.API {
 		return ask.Sequence{}, problem.New(problem.Invalid, "connection type %.40q is not github, mcp or api", def.Type)
 	}
-	u, err := url.Parse(def.URL)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil {
-		return ask.Sequence{}, problem.New(problem.Invalid, "connection URL %.200q is not an http(s) URL", def.URL)
+	if err := s.checkURL(who.Tenant, def); err != nil {
+		return ask.Sequence{}, err
 	}
 	for _, p := range def.Private {
 		if _, err := netip.ParseAddrPort(p); err != nil {
@@ -64,6 +65,7 @@ func (s *Service) defineConnection(ctx context.Context, who rpc.Caller, q ask.De
 	if _, err := filesOf(def); err != nil {
 		return ask.Sequence{}, problem.Wrap(err, problem.Invalid, "hosts: %s", problem.DetailOf(err).Message)
 	}
+	var err error
 	old, ok := s.state.Connection(who.Tenant, name)
 	if def.Credential = ""; ok { // the credential of one that was removed is deleted
 		def.Credential = old.Credential
@@ -96,4 +98,23 @@ func (s *Service) secretsOf(of id.Tenant) []string {
 		names = append(append(names, string(c)), oauth.Sealed(c)...)
 	}
 	return names
+}
+
+// checkURL refuses a URL that leads nowhere. A program is one that the operator listed: no more of it is the tenant's choice.
+func (s *Service) checkURL(tenant id.Tenant, def connection.Defined) error {
+	if strings.HasPrefix(def.URL, stdio.Scheme) {
+		switch {
+		case def.Removed:
+			return nil
+		case def.Type != connection.MCP || def.OAuth.Flow != "" || len(def.Private)+len(def.Hosts) > 0:
+			return problem.New(problem.Invalid, "a program is a connection of type mcp, without private, hosts and oauth")
+		}
+		_, err := s.providers.programs.Find(tenant, def.URL)
+		return err
+	}
+	u, err := url.Parse(def.URL)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil {
+		return problem.New(problem.Invalid, "connection URL %.200q is not an http(s) URL", def.URL)
+	}
+	return nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/counter"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/oauth"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/stdio"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
 )
 
@@ -30,6 +31,7 @@ import (
 type Config struct {
 	RootSigningKeyFile string        `name:"root_signing_key_file" help:"file with the deployment's private root key (Ed25519 seed, base64), mode 0600; it signs the permit key"`
 	CallTimeout        time.Duration `name:"call_timeout" default:"60s" help:"longest that one call to a provider may take"`
+	StdioFile          string        `name:"stdio_file" help:"YAML file with the programs that connections of URL stdio:NAME run beside the broker; default: none, which refuses such connections"`
 	MaxInFlight        int           `name:"max_in_flight" default:"32" help:"calls of one connection that one broker makes at once; more wait up to 2s for a place and are busy then"`
 	BreakerFailures    int           `name:"breaker_failures" default:"5" help:"how many requests in a row a connection may leave without an answer before it gets none for a while"`
 	BreakerRest        time.Duration `name:"breaker_rest" default:"15s" help:"that while; then one request tries"`
@@ -92,6 +94,10 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	programs, err := stdio.Load(cfg.StdioFile)
+	if err != nil {
+		return nil, err
+	}
 	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, indexes: map[connectionKey]indexed{}}
 	s.state = control.New()
 	s.lists = newLists()
@@ -109,7 +115,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "execwarden_token_renewals_total", Help: "Renewals of connections' OAuth tokens, by outcome: renewed, refused (somebody has to log in), failed (tried again at the next call)."}, []string{"outcome"}),
 	}
-	s.providers = newProviders(s.credential, s.state.Package, s.guard, s.lists.soon)
+	s.providers = newProviders(s.credential, s.state.Package, s.guard, s.lists.soon, programs, s.log)
 	for _, c := range []prometheus.Collector{s.metrics.decisions, s.metrics.upstream, s.metrics.renewals, s.metrics.breakers} {
 		if err := deps.Metrics.Register(c); err != nil {
 			return nil, err

@@ -38,6 +38,13 @@ func (x *exchange) sent(raw []byte) {
 	}
 }
 
+// wasSent says whether the request was written.
+func (x *exchange) wasSent() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.id != ""
+}
+
 // got takes one message of the server.
 func (x *exchange) got(raw []byte) {
 	var m struct {

@@ -23,6 +23,9 @@ const maxTools = 512
 
 // Provider is one MCP connection. Its session is made at first use and made anew after it broke.
 type Provider struct {
+	dial    func(context.Context) (mcp.Transport, *lines, error)
+	changed func() // of a program; a server at a URL is listened to apart
+
 	url    string
 	client *http.Client
 
@@ -32,6 +35,13 @@ type Provider struct {
 
 	mu      sync.Mutex
 	session *mcp.ClientSession
+	lines   *lines // of the session, for a program
+}
+
+func newProvider() *Provider {
+	p := &Provider{}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	return p
 }
 
 // New makes a provider of the server at url. client is the way out; it adds the connection's credential.
@@ -41,14 +51,17 @@ func New(url string, client *http.Client) *Provider {
 		own.Transport = http.DefaultTransport
 	}
 	own.Transport = upstream.Statuses{Next: wire{own.Transport}}
-	p := &Provider{url: url, client: &own}
-	p.ctx, p.stop = context.WithCancel(context.Background())
+	p := newProvider()
+	p.url, p.client = url, &own
+	p.dial = func(context.Context) (mcp.Transport, *lines, error) {
+		return &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: p.client, MaxRetries: -1, DisableStandaloneSSE: true}, nil, nil
+	}
 	return p
 }
 
 // Tools implements upstream.Provider.
 func (p *Provider) Tools(ctx context.Context) ([]connection.Tool, error) {
-	s, err := p.connect(ctx)
+	s, l, err := p.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +70,9 @@ func (p *Provider) Tools(ctx context.Context) ([]connection.Tool, error) {
 	for t, err := range s.Tools(ctx, nil) {
 		if err != nil {
 			p.forget(s)
+			if l != nil && l.program.Ended() {
+				return nil, ended(err)
+			}
 			return nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not list its tools"), watch)
 		}
 		if len(out) == maxTools {
@@ -121,7 +137,7 @@ func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, 
 
 // try calls the tool in the session that is there, or in a new one.
 func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (*mcp.CallToolResult, error) {
-	s, err := p.connect(ctx)
+	s, l, err := p.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +146,11 @@ func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (*mcp.
 	if c.News != nil {
 		params.SetProgressToken(string(c.Call))
 		params.Meta[mcp.MetaKeyLogLevel] = newsLevel // in the protocol of 2026-07-28
+	}
+	if l != nil {
+		token, done := l.expect(x, string(c.Call))
+		defer done()
+		params.SetProgressToken(token)
 	}
 	answer, err := s.CallTool(ctx, params)
 	var refused *jsonrpc.Error
@@ -141,6 +162,16 @@ func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (*mcp.
 	}
 	if ctx.Err() == nil { // a call that we gave up on says nothing of the session, which other calls share
 		p.forget(s)
+	}
+	if l != nil {
+		failed := error(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"))
+		if l.program.Ended() {
+			failed = ended(err)
+		}
+		if x.wasSent() {
+			failed = upstream.Ambiguously(failed)
+		}
+		return nil, failed
 	}
 	failed := cause(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"), watch)
 	if watch.Sent() && !watch.Refused() {
@@ -176,30 +207,46 @@ func (p *Provider) Close() error {
 	return s.Close()
 }
 
-func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, error) {
+func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, *lines, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.session != nil && (p.lines == nil || !p.lines.program.Ended()) {
+		return p.session, p.lines, nil
+	}
 	if p.session != nil {
-		return p.session, nil
+		_ = p.session.Close() // of a program that ended
+		p.session = nil
+	}
+	if p.ctx.Err() != nil {
+		return nil, nil, problem.New(problem.Unavailable, "the connection is being closed")
 	}
 	ctx, watch := upstream.Watched(ctx) // its own: the session keeps it, and what ends it later is not a call's doing
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
+	transport, l, err := p.dial(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	// No capabilities: there is nobody here whom a server could ask for roots, samples or answers, and one that thinks so
 	// waits for them.
-	client := newClient(&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
-	s, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: p.url, HTTPClient: p.client, MaxRetries: -1, DisableStandaloneSSE: true,
-	}, nil)
+	opts := &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}
+	if p.changed != nil {
+		opts.ToolListChangedHandler = func(context.Context, *mcp.ToolListChangedRequest) { p.changed() }
+	}
+	s, err := newClient(opts).Connect(ctx, transport, nil)
 	if err != nil {
-		return nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection"), watch)
+		if l != nil {
+			_ = l.Close() // the SDK may have done so
+			return nil, nil, problem.Wrap(err, problem.Unavailable, "the program of the connection does not speak MCP, or ended")
+		}
+		return nil, nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection"), watch)
 	}
 	if caps := s.InitializeResult().Capabilities; caps != nil && caps.Logging != nil && s.InitializeResult().ProtocolVersion < "2026-07-28" {
 		// Before that protocol a level is the session's. A server that does not take it says nothing, no more.
 		_ = s.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: newsLevel})
 	}
-	p.session = s
-	return s, nil
+	p.session, p.lines = s, l
+	return s, l, nil
 }
 
 // newsLevel is from which level on servers are asked to tell what a call does.

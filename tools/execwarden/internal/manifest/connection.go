@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"context"
+	"strings"
 
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
@@ -45,7 +46,9 @@ func buildConnection(d *document) (r Resource) {
 			d.fault("$.oauth.client_id", "flow %s needs a client_id", o.Flow)
 		}
 	}
-	d.httpURL("$.url", f.URL)
+	if f.Type != connection.MCP || !strings.HasPrefix(f.URL, "stdio:") { // a program that the broker's operator lists
+		d.httpURL("$.url", f.URL)
+	}
 	d.private("$.private", f.Private)
 	r.Secret = d.secret("$.credential", f.Credential)
 	r.Want = def
