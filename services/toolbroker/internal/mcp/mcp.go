@@ -145,7 +145,7 @@ func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (*mcp.
 	params := &mcp.CallToolParams{Name: c.Tool, Arguments: c.Args, Meta: mcp.Meta{"execwarden/effect": c.Effect}}
 	if c.News != nil {
 		params.SetProgressToken(string(c.Call))
-		params.Meta[mcp.MetaKeyLogLevel] = newsLevel // in the protocol of 2026-07-28
+		params.Meta[logLevelKey] = logLevel // in the protocol of 2026-07-28
 	}
 	if l != nil {
 		token, done := l.expect(x, string(c.Call))
@@ -241,16 +241,10 @@ func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, *lines, err
 		}
 		return nil, nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection"), watch)
 	}
-	if caps := s.InitializeResult().Capabilities; caps != nil && caps.Logging != nil && s.InitializeResult().ProtocolVersion < "2026-07-28" {
-		// Before that protocol a level is the session's. A server that does not take it says nothing, no more.
-		_ = s.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: newsLevel})
-	}
+	askForLog(ctx, s)
 	p.session, p.lines = s, l
 	return s, l, nil
 }
-
-// newsLevel is from which level on servers are asked to tell what a call does.
-const newsLevel = "info"
 
 // newClient makes a client that asks when it is told to ask: the SDK would give a list of before for as long as the server
 // says, and news of a change reach another session.

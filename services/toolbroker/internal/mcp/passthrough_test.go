@@ -1,5 +1,7 @@
 package mcp_test
 
+//lint:file-ignore SA1019 logging is to leave the protocol in 2027; until then it is tested
+
 import (
 	"bytes"
 	"context"
