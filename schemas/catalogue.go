@@ -92,6 +92,7 @@ var catalogue = []Entry{
 	entry[key.Published](1, Control, false, nil, Toolbroker),
 	entry[agent.Defined](1, Control, false, nil, Gateway),
 	entry[connection.Defined](1, Control, false, nil, Toolbroker),
+	entry[connection.LoginChanged](1, Control, false, nil, Toolbroker),
 	entry[connection.Packaged](1, Control, false, nil, Toolbroker),
 	entry[connection.Listed](1, Control, false, nil, Toolbroker),
 	entry[grant.Created](1, Control, true, nil, Approvals),

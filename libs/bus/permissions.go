@@ -112,6 +112,9 @@ func serviceUser(s schemas.Service) User {
 	if s == schemas.Agentloop || s == schemas.Runtime || s == schemas.Ledger {
 		say(LiveSubject(">"))
 	}
+	if s == schemas.Toolbroker {
+		say(LiveSubject("*.*.up"))
+	}
 	for _, a := range schemas.Askings() {
 		if slices.Contains(a.Askers, s) {
 			say(RPCSubject(string(a.Service), a.Method, string(s)))

@@ -46,14 +46,7 @@ func Open(ctx context.Context, conn *bus.Conn, master Master) (*Vault, error) {
 
 // Put seals a secret under name, in place of any that was there, and gives its fingerprint.
 func (v *Vault) Put(ctx context.Context, tenant id.Tenant, name string, s Secret) (fingerprint string, err error) {
-	if s.Empty() || len(s.Reveal()) > MaxSecret {
-		return "", problem.New(problem.Invalid, "a secret has 1 to %d bytes", MaxSecret)
-	}
-	keys, err := v.tenantKeys(ctx, tenant)
-	if err != nil {
-		return "", err
-	}
-	sealed, err := sealFor(keys, s.Reveal())
+	sealed, err := v.seal(ctx, tenant, s)
 	if err != nil {
 		return "", err
 	}
@@ -65,19 +58,76 @@ func (v *Vault) Put(ctx context.Context, tenant id.Tenant, name string, s Secret
 
 // Get opens the secret under name. Problems: not_found, unavailable, internal (sealed under another master key).
 func (v *Vault) Get(ctx context.Context, tenant id.Tenant, name string) (Secret, error) {
+	s, _, err := v.Read(ctx, tenant, name)
+	return s, err
+}
+
+// Read is Get with the revision that Swap and Delete compare.
+func (v *Vault) Read(ctx context.Context, tenant id.Tenant, name string) (Secret, uint64, error) {
 	entry, err := v.kv.Get(ctx, v.key(tenant, "s-"+name))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return Secret{}, problem.New(problem.NotFound, "there is no secret %s", name)
+		return Secret{}, 0, problem.New(problem.NotFound, "there is no secret %s", name)
 	}
 	if err != nil {
-		return Secret{}, problem.Wrap(err, problem.Unavailable, "the secret cannot be read now")
+		return Secret{}, 0, problem.Wrap(err, problem.Unavailable, "the secret cannot be read now")
 	}
 	keys, err := v.tenantKeys(ctx, tenant)
 	if err != nil {
-		return Secret{}, err
+		return Secret{}, 0, err
 	}
 	text, err := open(entry.Value(), keys...)
-	return NewSecret(text), err
+	return NewSecret(text), entry.Revision(), err
+}
+
+// Swap seals a secret in place of the one that has the revision, 0 for none, and gives its own. Problems: conflict
+// (another is there by now), invalid, unavailable (it may have been kept all the same).
+func (v *Vault) Swap(ctx context.Context, tenant id.Tenant, name string, s Secret, revision uint64) (uint64, error) {
+	sealed, err := v.seal(ctx, tenant, s)
+	if err != nil {
+		return 0, err
+	}
+	key := v.key(tenant, "s-"+name)
+	if revision == 0 {
+		revision, err = v.kv.Create(ctx, key, sealed)
+	} else {
+		revision, err = v.kv.Update(ctx, key, sealed, revision)
+	}
+	return revision, swapped(err)
+}
+
+// Delete removes the secret that has the revision, or with 0 any; none is no error. Problems: conflict, unavailable.
+func (v *Vault) Delete(ctx context.Context, tenant id.Tenant, name string, revision uint64) error {
+	var only []jetstream.KVDeleteOpt
+	if revision != 0 {
+		only = append(only, jetstream.LastRevision(revision))
+	}
+	// The bucket keeps one message per key, so the mark of the deletion takes the sealed text's place.
+	return swapped(v.kv.Delete(ctx, v.key(tenant, "s-"+name), only...))
+}
+
+func swapped(err error) error {
+	var refused *jetstream.APIError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jetstream.ErrKeyExists), errors.As(err, &refused) && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == wrongLastOfReplicas):
+		return problem.Wrap(err, problem.Conflict, "the secret is another by now")
+	}
+	return problem.Wrap(err, problem.Unavailable, "the secret could not be kept")
+}
+
+// wrongLastOfReplicas is the code of a refused expectation where a stream has replicas.
+const wrongLastOfReplicas = 10164
+
+func (v *Vault) seal(ctx context.Context, tenant id.Tenant, s Secret) ([]byte, error) {
+	if s.Empty() || len(s.Reveal()) > MaxSecret {
+		return nil, problem.New(problem.Invalid, "a secret has 1 to %d bytes", MaxSecret)
+	}
+	keys, err := v.tenantKeys(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return sealFor(keys, s.Reveal())
 }
 
 // tenantKeys opens the tenant's keys of this purpose, the newest first, or makes the first. Those that an earlier

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/goccy/go-yaml"
@@ -189,5 +190,58 @@ func TestSecretNeverPrints(t *testing.T) {
 	}
 	if s.Reveal() != canary || s.Empty() || !(vault.Secret{}).Empty() || (vault.Secret{}).Reveal() != "" || !vault.NewSecret("").Empty() {
 		t.Error("Reveal and Empty")
+	}
+}
+
+// Of those who change the same secret at once, one does.
+func TestSwap(t *testing.T) {
+	k := servicekit.Start(t)
+	v := open(t, k, schemas.Toolbroker, k.Master)
+	ctx := t.Context()
+	secret := func(text string) vault.Secret { return vault.NewSecret(text) }
+	first, err := v.Swap(ctx, "tnt_a", "oauth.con_a", secret("one"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Swap(ctx, "tnt_a", "oauth.con_a", secret("other"), 0); problem.CodeOf(err) != problem.Conflict {
+		t.Errorf("a second first: %v", err)
+	}
+	var racers sync.WaitGroup
+	var won atomic.Int64
+	for i := range 8 {
+		racers.Go(func() {
+			switch _, err := v.Swap(ctx, "tnt_a", "oauth.con_a", secret(fmt.Sprint("racer ", i)), first); problem.CodeOf(err) {
+			case "":
+				won.Add(1)
+			case problem.Conflict:
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	racers.Wait()
+	got, second, err := v.Read(ctx, "tnt_a", "oauth.con_a")
+	if err != nil || won.Load() != 1 || !strings.HasPrefix(got.Reveal(), "racer ") || second == first {
+		t.Errorf("%d won, %v", won.Load(), err)
+	}
+	if err := v.Delete(ctx, "tnt_a", "oauth.con_a", first); problem.CodeOf(err) != problem.Conflict {
+		t.Errorf("a deletion of what is not there any more: %v", err)
+	}
+	if err := v.Delete(ctx, "tnt_a", "oauth.con_a", second); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := v.Read(ctx, "tnt_a", "oauth.con_a"); problem.CodeOf(err) != problem.NotFound {
+		t.Errorf("after its deletion: %v", err)
+	}
+	if _, err := v.Swap(ctx, "tnt_a", "oauth.con_a", secret("late"), second); problem.CodeOf(err) != problem.Conflict {
+		t.Errorf("a change of what was deleted: %v", err)
+	}
+	for range 2 { // none is no error
+		if err := v.Delete(ctx, "tnt_a", "oauth.con_a", 0); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := v.Swap(ctx, "tnt_a", "oauth.con_a", secret("anew"), 0); err != nil {
+		t.Errorf("made anew after its deletion: %v", err)
 	}
 }

@@ -28,12 +28,57 @@ type Defined struct {
 	Private    []string      `json:"private,omitempty"` // address:port pairs that may be reached although not public
 	Hosts      []string      `json:"hosts,omitempty"`   // where the provider keeps files, such as logs: read without the credential
 	Trusted    bool          `json:"trusted,omitempty"` // its results do not taint a run
+	OAuth      OAuth         `json:"oauth,omitzero"`    // how the broker gets tokens; of type mcp only
 	Credential string        `json:"credential,omitempty"`
 	Removed    bool          `json:"removed,omitempty"`
 }
 
 // Kind implements schemas.Event.
 func (Defined) Kind() string { return "connection.defined" }
+
+// Flow is how an OAuth 2.1 client gets its tokens.
+type Flow string
+
+// The flows. In the first a member logs in, in a browser; in the second the client stands for itself.
+const (
+	AuthorizationCode Flow = "authorization_code"
+	ClientCredentials Flow = "client_credentials"
+)
+
+// OAuth says that a connection's tokens come from an authorization server, which the provider names. The connection's
+// credential is then the client's secret, if it has one.
+type OAuth struct {
+	Flow     Flow     `json:"flow,omitempty"`
+	ClientID string   `json:"client_id,omitempty"` // of a client that was registered by hand; empty: the broker registers one (RFC 7591)
+	Scopes   []string `json:"scopes,omitempty"`    // empty: what the provider asks for
+}
+
+// Login says whether a connection has the tokens that it needs.
+type Login string
+
+// The states of a login.
+const (
+	LoggedIn    Login = "done"
+	LoginNeeded Login = "needed" // a member has to log in, or an admin to mend the client
+)
+
+// LoginChanged is the full state of a connection's login, as it was defined then: with another URL or OAuth it is no
+// login of it. It holds no token.
+type LoginChanged struct {
+	Connection id.Connection `json:"connection"`
+	URL        string        `json:"url"`
+	OAuth      OAuth         `json:"oauth"`
+	State      Login         `json:"state"`
+	Attempt    id.Login      `json:"attempt,omitempty"` // the login that this is about, if it is about one
+	Reason     string        `json:"reason,omitempty"`  // why a login is needed, or why the attempt failed
+	Failed     bool          `json:"failed,omitempty"`  // the attempt failed, and the state is what it was before
+	By         id.Member     `json:"by,omitempty"`      // who logged in last
+	Issuer     string        `json:"issuer,omitempty"`
+	Scopes     []string      `json:"scopes,omitempty"` // as they were granted
+}
+
+// Kind implements schemas.Event.
+func (LoginChanged) Kind() string { return "connection.login_changed" }
 
 // Packaged is the API package of a connection, imported and compiled. Body holds all that is needed to call it.
 type Packaged struct {

@@ -39,6 +39,7 @@ type (
 	Delivery    string
 	Key         string
 	Token       string
+	Login       string
 	Event       string
 )
 
@@ -57,6 +58,7 @@ func (Hook) prefix() string        { return "hook" }
 func (Delivery) prefix() string    { return "dlv" }
 func (Key) prefix() string         { return "key" }
 func (Token) prefix() string       { return "tok" }
+func (Login) prefix() string       { return "lgn" }
 func (Event) prefix() string       { return "evt" }
 
 // New makes a fresh id that sorts by time of creation.

@@ -65,7 +65,24 @@ func newPeers(t *testing.T, b *buskit.Bus) *peersFake {
 		)
 	})
 	serve(schemas.Toolbroker, func(s *rpc.Server) error {
-		return handle(f, s, "connection_define", ask.DefineConnection{}, func(ask.DefineConnection) (ask.Sequence, error) { return sequence, nil })
+		return first(
+			handle(f, s, "connection_define", ask.DefineConnection{}, func(ask.DefineConnection) (ask.Sequence, error) { return sequence, nil }),
+			handle(f, s, "login_begin", ask.BeginLogin{}, func(ask.BeginLogin) (ask.LoginBegun, error) {
+				return ask.LoginBegun{Attempt: "lgn_1", URL: "https://auth.example.com/authorize"}, nil
+			}),
+			handle(f, s, "login_look", ask.LookLogin{}, func(q ask.LookLogin) (ask.WaitingLogin, error) {
+				if q.State != "tnt_main.con_tickets.secret" {
+					return ask.WaitingLogin{}, problem.New(problem.Expired, "this login was finished already")
+				}
+				return ask.WaitingLogin{Connection: "con_tickets", URL: "https://mcp.example.com/mcp", Issuer: "https://auth.example.com", By: "mem_owner"}, nil
+			}),
+			handle(f, s, "login_finish", ask.FinishLogin{}, func(q ask.FinishLogin) (ask.FinishedLogin, error) {
+				if q.Error != "" {
+					return ask.FinishedLogin{}, problem.New(problem.Denied, "the authorization server says access_denied")
+				}
+				return ask.FinishedLogin{Connection: "con_tickets"}, nil
+			}),
+		)
 	})
 	serve(schemas.Webhooks, func(s *rpc.Server) error {
 		return first(

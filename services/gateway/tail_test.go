@@ -184,3 +184,64 @@ func TestOpenTailsAreBounded(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// What a call of a followed run says is passed on while it says it: to followers of that run, of that tenant, and not to
+// those who want one kind of event only.
+func TestNewsOfCalls(t *testing.T) {
+	h := start(t)
+	broker := h.bus.Conn(t, string(schemas.Toolbroker))
+	say := func(tenant, subject string, said any) {
+		t.Helper()
+		raw, err := json.Marshal(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := broker.NC.Publish(bus.LiveSubject(tenant+"."+subject+".up"), raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read, stop := h.open(t, "/v1/events/tail?run=run_1&from=start")
+	defer stop()
+	cookie := h.session(t)
+	page, leave := h.open(t, "/runs/run_1/live", "Cookie", cookie.String())
+	defer leave()
+	n := 0
+	heard := func(read func() message) message {
+		t.Helper()
+		got := make(chan message, 1)
+		go func() { got <- read() }()
+		var m message
+		buskit.Eventually(t, "news", func() bool {
+			n++
+			say("tnt_other", "call_1", call.News{N: n, Call: "call_1", Run: "run_1", Message: "of another tenant"})
+			say("tnt_main", "call_2", call.News{N: n, Call: "call_2", Run: "run_2", Message: "of another run"})
+			say("tnt_main", "run_1", struct{ Delta string }{"of a model"})
+			say("tnt_main", "call_1", "garbage")
+			say("tnt_main", "call_1", call.News{N: n, Call: "call_1", Run: "run_1", Tool: "tickets.copy", Progress: 3, Total: 10, Message: "copying <b>\r\ndata: forged"})
+			select {
+			case m = <-got:
+				return true
+			default:
+				return false
+			}
+		})
+		return m
+	}
+	m := heard(read)
+	var said call.News
+	if err := json.Unmarshal([]byte(m.data), &said); err != nil || m.event != "news" || m.id != "" || said.Run != "run_1" || said.Progress != 3 || !strings.HasPrefix(said.Message, "copying <b>") {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if m := heard(page); m.event != "notice" || !strings.HasPrefix(m.data, "tickets.copy: 30% copying <b>") || strings.Contains(m.data, "\n") {
+		t.Errorf("the page is told %+v", m)
+	}
+	quiet, end := h.open(t, "/v1/events/tail?run=run_1&kind=call.*&from=start")
+	defer end()
+	for i := range 20 {
+		say("tnt_main", "call_1", call.News{N: i, Call: "call_1", Run: "run_1"})
+	}
+	h.record(t, "run_1", "service:toolbroker", call.Finished{Run: "run_1", Tool: "tickets.copy"})
+	if m := quiet(); m.event != "" {
+		t.Errorf("a reader of events is told %+v", m)
+	}
+}

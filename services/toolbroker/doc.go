@@ -3,10 +3,10 @@
 // Hears: call.requested, approval.decided, approval.expired, call.admitted for route upstream, run.cancelled,
 // connection.defined; and the control stream, as its view of agents, grants, connections and members who were removed.
 //
-// Says: call.admitted, call.held, call.refused; the outcomes of upstream calls; connection.defined,
-// connection.listed; key.published.
+// Says: call.admitted, call.held, call.refused; the outcomes of upstream calls, and live what they say while they run;
+// connection.defined, connection.listed, connection.login_changed; key.published.
 //
-// Owns: connections, provider credentials, the decision on each call, and the key that signs permits.
+// Owns: connections, provider credentials and logins, the decision on each call, and the key that signs permits.
 //
 // Never: acts before the admission is durable, releases a result before its outcome is, tells anyone a credential,
 // or repeats an effect that it cannot look up.

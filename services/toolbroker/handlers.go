@@ -208,8 +208,11 @@ func (s *Service) sign(a question, d policy.Decision, route call.Route, control 
 // onConnection looks at what a connection offers, when it is defined or changed.
 func (s *Service) onConnection(ctx context.Context, h bus.Heard) error {
 	def, ok := h.Event.(connection.Defined)
-	if !ok || def.Removed {
+	if !ok {
 		return nil
+	}
+	if def.Removed {
+		return s.disconnect(ctx, h, def)
 	}
 	return s.list(ctx, h.At.Tenant, def, h.Envelope.ID)
 }

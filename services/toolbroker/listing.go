@@ -2,7 +2,9 @@ package toolbroker
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -10,6 +12,7 @@ import (
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
 )
 
 // maxListing bounds how many connections are listed at once, and listTimeout each of them: a dead server delays no
@@ -18,6 +21,35 @@ const (
 	maxListing  = 8
 	listTimeout = 30 * time.Second
 )
+
+// lists holds connections that are to be listed soon, each once. Whoever adds one never waits.
+type lists struct {
+	mu   sync.Mutex
+	due  map[connectionKey]struct{}
+	wake chan struct{}
+}
+
+func newLists() *lists {
+	return &lists{due: map[connectionKey]struct{}{}, wake: make(chan struct{}, 1)}
+}
+
+func (l *lists) soon(key connectionKey) {
+	l.mu.Lock()
+	l.due[key] = struct{}{}
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+func (l *lists) take() []connectionKey {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := slices.Collect(maps.Keys(l.due))
+	clear(l.due)
+	return out
+}
 
 // list looks at what a connection offers now, and says so when it is not what was known.
 func (s *Service) list(ctx context.Context, tenant id.Tenant, def connection.Defined, cause id.Event) error {
@@ -75,22 +107,49 @@ func (s *Service) relist(ctx context.Context) {
 	}
 	ticker := time.NewTicker(s.cfg.RelistEvery)
 	defer ticker.Stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	// Apart: what changed is not listed behind all those that take their time.
+	running.Go(func() { s.relistSoon(ctx) })
 	for {
-		var group errgroup.Group
-		group.SetLimit(maxListing)
-		for _, c := range s.state.Connections() {
-			group.Go(func() error {
-				if err := s.list(ctx, c.Tenant, c.Defined, ""); err != nil && ctx.Err() == nil {
-					s.log.Warn("a connection does not list its tools", "tenant", c.Tenant, "connection", c.Connection, "err", err)
-				}
-				return nil
-			})
-		}
-		_ = group.Wait() // no function of it gives an error
+		s.relistAll(ctx, s.state.Connections())
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
+	}
+}
+
+// relistSoon lists the connections that are due, as soon as they are.
+func (s *Service) relistSoon(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.lists.wake:
+		}
+		var due []control.Owned
+		for _, key := range s.lists.take() {
+			if def, ok := s.state.Connection(key.tenant, id.Name(key.connection)); ok {
+				due = append(due, control.Owned{Tenant: key.tenant, Defined: def})
+			}
+		}
+		s.relistAll(ctx, due)
+	}
+}
+
+func (s *Service) relistAll(ctx context.Context, all []control.Owned) {
+	var group errgroup.Group
+	group.SetLimit(maxListing)
+	for _, c := range all {
+		group.Go(func() error { s.relistOne(ctx, c); return nil })
+	}
+	_ = group.Wait() // no function of it gives an error
+}
+
+func (s *Service) relistOne(ctx context.Context, c control.Owned) {
+	if err := s.list(ctx, c.Tenant, c.Defined, ""); err != nil && ctx.Err() == nil {
+		s.log.Warn("a connection does not list its tools", "tenant", c.Tenant, "connection", c.Connection, "err", err)
 	}
 }

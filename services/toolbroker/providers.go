@@ -2,8 +2,10 @@ package toolbroker
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"reflect"
+	"strings"
 	"sync"
 
 	"github.com/execwarden/execwarden/libs/egress"
@@ -14,6 +16,8 @@ import (
 	"github.com/execwarden/execwarden/services/toolbroker/internal/apipackage"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/github"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/mcp"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/oauth"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/stdio"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
 )
 
@@ -21,7 +25,12 @@ import (
 type providers struct {
 	credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error)
 	packaged   func(id.Tenant, id.Connection) (connection.Packaged, bool)
+	programs   stdio.Programs
+	log        *slog.Logger
+	changed    func(connectionKey) // the connection says that its tools changed
+	guard      func(connectionKey, upstream.Provider) upstream.Provider
 	ways       *egress.Origins
+	oauth      *oauth.Client // set before the first provider is made
 
 	mu      sync.Mutex
 	open    map[connectionKey]opened
@@ -39,9 +48,10 @@ type opened struct {
 	upstream.Provider
 }
 
-func newProviders(credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error), packaged func(id.Tenant, id.Connection) (connection.Packaged, bool)) *providers {
+func newProviders(credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error), packaged func(id.Tenant, id.Connection) (connection.Packaged, bool),
+	guard func(connectionKey, upstream.Provider) upstream.Provider, changed func(connectionKey), programs stdio.Programs, log *slog.Logger) *providers {
 	return &providers{
-		credential: credential, packaged: packaged,
+		credential: credential, packaged: packaged, guard: guard, changed: changed, programs: programs, log: log,
 		ways: egress.NewOrigins(egress.Rule{Methods: []string{"*"}, MaxBytes: 16 << 20, Timeout: -1, MaxRedirects: -1}),
 		open: map[connectionKey]opened{},
 	}
@@ -67,11 +77,15 @@ func (p *providers) provider(tenant id.Tenant, def connection.Defined) (upstream
 	if err != nil {
 		return nil, err
 	}
-	p.open[key] = opened{def, pkg.Digest, made}
-	return made, nil
+	guarded := p.guard(key, made)
+	p.open[key] = opened{def, pkg.Digest, guarded}
+	return guarded, nil
 }
 
 func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connection.Packaged) (upstream.Provider, error) {
+	if strings.HasPrefix(def.URL, stdio.Scheme) {
+		return p.program(tenant, def)
+	}
 	way, err := p.ways.To(def.URL, def.Private)
 	if err != nil {
 		return nil, err
@@ -86,10 +100,15 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connectio
 		return github.New(github.Config{URL: def.URL, Credential: token, Transport: way, Files: files})
 	case connection.MCP:
 		client := &http.Client{Transport: way}
-		if def.Credential != "" {
+		switch {
+		case def.OAuth.Flow != "":
+			client.Transport = oauth.Transport{Client: p.oauth, Connection: oauth.Connection{Tenant: tenant, Defined: def}, Next: way}
+		case def.Credential != "":
 			client.Transport = bearer{token, way}
 		}
-		return mcp.New(def.URL, client), nil
+		provider := mcp.New(def.URL, client)
+		provider.Listen(func() { p.changed(connectionKey{tenant, def.Connection}) })
+		return provider, nil
 	case connection.API:
 		if pkg.Digest == "" {
 			return nil, problem.New(problem.NotFound, "connection %s has no package yet", id.Name(def.Connection))
@@ -103,6 +122,25 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connectio
 	return nil, problem.New(problem.Invalid, "this broker does not know connections of type %q", def.Type)
 }
 
+// program makes the provider of a connection that is a program beside the broker.
+func (p *providers) program(tenant id.Tenant, def connection.Defined) (upstream.Provider, error) {
+	program, err := p.programs.Find(tenant, def.URL)
+	if err != nil {
+		return nil, err
+	}
+	start := func(ctx context.Context) (mcp.Program, error) {
+		var credential vault.Secret
+		var err error
+		if def.Credential != "" && program.CredentialEnv != "" {
+			if credential, err = p.credential(ctx, tenant, def.Connection); err != nil {
+				return nil, err
+			}
+		}
+		return stdio.Start(program, credential, p.log.With("tenant", tenant, "connection", def.Connection))
+	}
+	return mcp.NewProgram(start, func() { p.changed(connectionKey{tenant, def.Connection}) }), nil
+}
+
 // filesOf is the way out to the hosts that a provider keeps files on, nil when the connection allows none. It only
 // reads, follows no redirect, and nothing adds a credential to it.
 func filesOf(def connection.Defined) (http.RoundTripper, error) {
@@ -110,6 +148,17 @@ func filesOf(def connection.Defined) (http.RoundTripper, error) {
 		return nil, nil
 	}
 	return egress.New(egress.Rule{Hosts: def.Hosts, AllowPrivate: def.Private, MaxBytes: 65 << 20, Timeout: -1, MaxRedirects: -1})
+}
+
+// drop lets go of the provider of a connection that is no more, which ends the calls that still run over it.
+func (p *providers) drop(tenant id.Tenant, c id.Connection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := connectionKey{tenant, c}
+	if o, ok := p.open[key]; ok {
+		delete(p.open, key)
+		p.closing.Go(func() { _ = o.Close() }) // it is not used any more, whatever it says
+	}
 }
 
 func (p *providers) close() {

@@ -22,12 +22,19 @@ import (
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/counter"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/oauth"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/stdio"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
 )
 
 // Config is the broker's own settings.
 type Config struct {
 	RootSigningKeyFile string        `name:"root_signing_key_file" help:"file with the deployment's private root key (Ed25519 seed, base64), mode 0600; it signs the permit key"`
 	CallTimeout        time.Duration `name:"call_timeout" default:"60s" help:"longest that one call to a provider may take"`
+	StdioFile          string        `name:"stdio_file" help:"YAML file with the programs that connections of URL stdio:NAME run beside the broker; default: none, which refuses such connections"`
+	MaxInFlight        int           `name:"max_in_flight" default:"64" help:"calls of one connection that one broker makes at once; more wait up to 2s for a place and are busy then"`
+	BreakerFailures    int           `name:"breaker_failures" default:"5" help:"how many requests in a row a connection may leave without an answer before it gets none for a while"`
+	BreakerRest        time.Duration `name:"breaker_rest" default:"15s" help:"that while; then one request tries"`
 	RelistEvery        time.Duration `name:"relist_every" default:"5m" help:"how often connections are asked again what tools they have"`
 	PermitLife         time.Duration `name:"permit_life" default:"5m" help:"how long an admission may wait for its executor, at most 15m"`
 }
@@ -38,6 +45,10 @@ func (c Config) validate() error {
 		return problem.New(problem.Invalid, "root_signing_key_file is required")
 	case c.CallTimeout <= 0 || c.CallTimeout > 10*time.Minute:
 		return problem.New(problem.Invalid, "call_timeout %s is outside (0, 10m]", c.CallTimeout)
+	case c.MaxInFlight < 1 || c.MaxInFlight > 10_000:
+		return problem.New(problem.Invalid, "max_in_flight %d is outside [1, 10000]", c.MaxInFlight)
+	case c.BreakerFailures < 1 || c.BreakerRest <= 0 || c.BreakerRest > time.Hour:
+		return problem.New(problem.Invalid, "breaker_failures %d is below 1, or breaker_rest %s is outside (0, 1h]", c.BreakerFailures, c.BreakerRest)
 	case c.RelistEvery < time.Second:
 		return problem.New(problem.Invalid, "relist_every %s is under 1s", c.RelistEvery)
 	case c.PermitLife <= 0 || c.PermitLife > permit.MaxLife:
@@ -57,6 +68,7 @@ type Service struct {
 	view       *eventlog.View
 	gate       *executor.Gate
 	providers  *providers
+	lists      *lists
 	conditions condition.Cache
 	metrics    metrics
 
@@ -65,6 +77,7 @@ type Service struct {
 
 	// Set by Run, before anything is heard.
 	vault    *vault.Vault
+	oauth    *oauth.Client
 	signer   *permit.Signer
 	counters *counter.Counters
 }
@@ -72,6 +85,8 @@ type Service struct {
 type metrics struct {
 	decisions *prometheus.CounterVec
 	upstream  *prometheus.HistogramVec
+	renewals  *prometheus.CounterVec
+	breakers  *prometheus.GaugeVec
 }
 
 // New makes the service.
@@ -79,20 +94,29 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	programs, err := stdio.Load(cfg.StdioFile)
+	if err != nil {
+		return nil, err
+	}
 	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, indexes: map[connectionKey]indexed{}}
 	s.state = control.New()
+	s.lists = newLists()
 	s.gate = executor.New(call.Upstream, deps.Conn, deps.Log, deps.Root)
 	s.view = deps.View(s.apply)
 	s.gate.Follow(s.view)
-	s.providers = newProviders(s.credential, s.state.Package)
 	s.metrics = metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "execwarden_call_decisions_total", Help: "Decisions on calls, by verdict."}, []string{"verdict"}),
 		upstream: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "execwarden_upstream_call_seconds", Help: "Time of calls to providers, by connection type and outcome.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 3, 9)}, []string{"type", "outcome"}),
+		breakers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "execwarden_connection_breaker_state", Help: "What the breaker of each connection does: 0 closed (calls go through), 1 half open (one tries), 2 open (nothing is sent)."}, []string{"tenant", "connection"}),
+		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "execwarden_token_renewals_total", Help: "Renewals of connections' OAuth tokens, by outcome: renewed, refused (somebody has to log in), failed (tried again at the next call)."}, []string{"outcome"}),
 	}
-	for _, c := range []prometheus.Collector{s.metrics.decisions, s.metrics.upstream} {
+	s.providers = newProviders(s.credential, s.state.Package, s.guard, s.lists.soon, programs, s.log)
+	for _, c := range []prometheus.Collector{s.metrics.decisions, s.metrics.upstream, s.metrics.renewals, s.metrics.breakers} {
 		if err := deps.Metrics.Register(c); err != nil {
 			return nil, err
 		}
@@ -105,6 +129,9 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	if s.vault, err = vault.Open(ctx, s.deps.Conn, s.deps.Master); err != nil {
 		return err
 	}
+	s.oauth = oauth.New(s.vault, s.sayLogin, func(outcome string) { s.metrics.renewals.WithLabelValues(outcome).Inc() }, s.log)
+	defer s.oauth.Close()
+	s.providers.oauth = s.oauth
 	if s.counters, err = counter.Open(ctx, s.deps.Conn, s.ended); err != nil {
 		return err
 	}
@@ -143,6 +170,27 @@ func (s *Service) apply(e eventlog.Stored) {
 		s.log.Error("key not trusted", "seq", e.Seq, "err", err)
 	}
 	s.state.Apply(e)
+	if e.At.Noun == "connection" {
+		s.forget(e.At.Tenant, id.Connection(e.At.Key))
+	}
+}
+
+// forget lets go of what is open for a connection that was removed. Every instance hears of it.
+func (s *Service) forget(tenant id.Tenant, c id.Connection) {
+	if _, ok := s.state.Connection(tenant, id.Name(c)); !ok {
+		s.providers.drop(tenant, c)
+		s.metrics.breakers.DeleteLabelValues(string(tenant), string(c))
+	}
+}
+
+// placeWait is how long a call waits for a place in its connection.
+const placeWait = 2 * time.Second
+
+// guard puts limits and a breaker before a provider.
+func (s *Service) guard(key connectionKey, p upstream.Provider) upstream.Provider {
+	return upstream.NewGuard(p, id.Name(key.connection), upstream.Limits{
+		InFlight: s.cfg.MaxInFlight, Wait: placeWait, Failures: s.cfg.BreakerFailures, Rest: s.cfg.BreakerRest,
+	}, s.metrics.breakers.WithLabelValues(string(key.tenant), string(key.connection)), s.log.With("tenant", key.tenant))
 }
 
 func (s *Service) credential(ctx context.Context, tenant id.Tenant, c id.Connection) (vault.Secret, error) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -39,7 +40,13 @@ import (
 	"github.com/execwarden/execwarden/services/toolbroker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("TOOLBROKER_TEST_PROGRAM") != "" { // this test's own program is an MCP server
+		runProgram()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	token = "ghp_canary_of_the_test"
@@ -55,12 +62,13 @@ type house struct {
 	answer  atomic.Pointer[http.HandlerFunc]
 	ask     func(method string, who rpc.Caller, q any) error
 	stop    func()
+	stdio   string // a file of programs
 }
 
 func start(t *testing.T) *house {
 	t.Helper()
 	t.Parallel()
-	h := &house{Kit: servicekit.Start(t), t: t}
+	h := &house{Kit: servicekit.Start(t), t: t, stdio: programs(t)}
 	h.says(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			t.Errorf("GitHub is asked with %q", r.Header.Get("Authorization"))
@@ -100,7 +108,7 @@ func start(t *testing.T) *house {
 // run starts a broker, the first or the next.
 func (h *house) run() {
 	h.t.Helper()
-	s, err := toolbroker.New(toolbroker.Config{RootSigningKeyFile: h.RootFile, CallTimeout: 30 * time.Second, PermitLife: time.Minute, RelistEvery: time.Hour}, h.Deps(schemas.Toolbroker))
+	s, err := toolbroker.New(toolbroker.Config{RootSigningKeyFile: h.RootFile, StdioFile: h.stdio, CallTimeout: 30 * time.Second, PermitLife: time.Minute, RelistEvery: time.Hour, MaxInFlight: 64, BreakerFailures: 5, BreakerRest: 15 * time.Second}, h.Deps(schemas.Toolbroker))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -355,7 +363,7 @@ func TestLargeResult(t *testing.T) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", int(size.Load()))}}}, nil
 	})
 	server := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return big }, &mcp.StreamableHTTPOptions{Stateless: true}))
-	t.Cleanup(server.Close)
+	t.Cleanup(func() { h.stop(); server.Close() }) // which waits for the broker's ear to go away
 	u, err := url.Parse(server.URL)
 	if err != nil {
 		t.Fatal(err)

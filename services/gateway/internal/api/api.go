@@ -67,6 +67,8 @@ func (a *API) routes() []route {
 		{"GET /v1/connections", anyRole, answer(a.connections), 0},
 		{"PUT /v1/connections/{name}", member.Role.MayConfigure, answer(a.defineConnection), 0},
 		{"DELETE /v1/connections/{name}", member.Role.MayConfigure, answer(a.removeConnection), 0},
+		{"GET /v1/connections/{name}/diff", anyRole, answer(a.diffConnection), 0},
+		{"POST /v1/connections/{name}/login", member.Role.MayConfigure, answer(a.beginLogin), 0},
 		{"PUT /v1/connections/{name}/package", member.Role.MayConfigure, answer(a.importPackage), maxArchive},
 		{"GET /v1/grants", anyRole, answer(a.grants), 0},
 		{"PUT /v1/grants/{name}", member.Role.MayConfigure, answer(a.createGrant), 0},

@@ -17,13 +17,18 @@ type connectionList struct {
 // connectionRow is a connection with the tools that it was last seen to have.
 type connectionRow struct {
 	connection.Defined
-	Tools []connection.Tool `json:"tools"`
+	Tools []connection.Tool        `json:"tools"`
+	Login *connection.LoginChanged `json:"login,omitempty"` // of one that has OAuth
 }
 
 func (a *API) connections(_ *http.Request, who auth.Identity, _ []byte) (connectionList, error) {
 	out := connectionList{Connections: []connectionRow{}}
 	for _, c := range a.State.Connections(who.Tenant) {
 		row := connectionRow{Defined: c, Tools: a.State.Tools(who.Tenant, c.Connection)}
+		if c.OAuth.Flow != "" {
+			login := a.State.Login(who.Tenant, c)
+			row.Login = &login
+		}
 		if row.Tools == nil {
 			row.Tools = []connection.Tool{}
 		}
@@ -58,13 +63,9 @@ func (a *API) defineConnection(r *http.Request, who auth.Identity, body []byte) 
 
 // removeConnection answers when nothing reaches the provider over the connection any more.
 func (a *API) removeConnection(r *http.Request, who auth.Identity, _ []byte) (ask.InForce, error) {
-	name, err := named[id.Connection](r)
+	def, err := a.connection(r, who)
 	if err != nil {
 		return ask.InForce{}, err
-	}
-	def, ok := a.State.Connection(who.Tenant, name)
-	if !ok {
-		return ask.InForce{}, problem.New(problem.NotFound, "there is no connection %s", id.Name(name))
 	}
 	def.Removed = true
 	said, err := a.Peers.DefineConnection(r.Context(), who, ask.DefineConnection{Connection: def})
@@ -72,6 +73,37 @@ func (a *API) removeConnection(r *http.Request, who auth.Identity, _ []byte) (as
 		return ask.InForce{}, err
 	}
 	return a.Peers.InForce(r.Context(), who, said.Seq)
+}
+
+// beginLogin gives the URL at which a member logs in to a connection's provider. The browser comes back to this site.
+func (a *API) beginLogin(r *http.Request, who auth.Identity, _ []byte) (ask.LoginBegun, error) {
+	def, err := a.connection(r, who)
+	if err != nil {
+		return ask.LoginBegun{}, err
+	}
+	return a.Peers.BeginLogin(r.Context(), who, ask.BeginLogin{Connection: def.Connection, Redirect: a.Site.URL("/oauth/callback", nil)})
+}
+
+// diffConnection shows what changed under grants.
+func (a *API) diffConnection(r *http.Request, who auth.Identity, _ []byte) (ask.ConnectionDiff, error) {
+	def, err := a.connection(r, who)
+	if err != nil {
+		return ask.ConnectionDiff{}, err
+	}
+	return a.Peers.DiffConnection(r.Context(), who, ask.DiffConnection{Connection: def.Connection})
+}
+
+// connection is the one that a request's path names.
+func (a *API) connection(r *http.Request, who auth.Identity) (connection.Defined, error) {
+	name, err := named[id.Connection](r)
+	if err != nil {
+		return connection.Defined{}, err
+	}
+	def, ok := a.State.Connection(who.Tenant, name)
+	if !ok {
+		return def, problem.New(problem.NotFound, "there is no connection %s", id.Name(name))
+	}
+	return def, nil
 }
 
 // importPackage takes an archive with an API's description. The name of the document in it is in the query.

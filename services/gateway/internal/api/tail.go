@@ -7,6 +7,7 @@ import (
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
 	"github.com/execwarden/execwarden/services/gateway/internal/follow"
 	"github.com/execwarden/execwarden/services/gateway/internal/sse"
@@ -75,6 +76,15 @@ func (t tailer) Notice(d problem.Detail) error {
 		return err
 	}
 	return t.out.Event("", "notice", data)
+}
+
+// News tells what a call says while it runs, as a message named "news".
+func (t tailer) News(said call.News) error {
+	data, err := json.Marshal(said)
+	if err != nil {
+		return err
+	}
+	return t.out.Event("", "news", data)
 }
 
 func (t tailer) Beat(at *ask.Cursor) error {

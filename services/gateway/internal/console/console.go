@@ -34,7 +34,7 @@ var (
 	pages embed.FS
 
 	templates = template.Must(template.New("").Funcs(template.FuncMap{
-		"visible": visible, "clock": clock, "stamp": stamp, "short": short,
+		"visible": visible, "clock": clock, "stamp": stamp, "short": short, "host": host,
 	}).ParseFS(pages, "pages/*.html"))
 )
 
@@ -70,6 +70,8 @@ func (c *Console) Register(mux *http.ServeMux) {
 	open("GET /login", c.showLogin)
 	open("POST /login", c.login)
 	open("POST /logout", c.logout)
+	open("GET /oauth/callback", c.callback)
+	open("POST /oauth/callback", c.finishLogin)
 	member("GET /{$}", c.runs)
 	member("GET /live", c.runsLive)
 	member("GET /runs/{id}", c.run)

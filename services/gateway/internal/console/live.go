@@ -6,6 +6,7 @@ import (
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
 	"github.com/execwarden/execwarden/services/gateway/internal/follow"
 	"github.com/execwarden/execwarden/services/gateway/internal/sse"
@@ -61,6 +62,11 @@ func (a *appended) Event(e ask.Event, at ask.Cursor) error {
 		return err
 	}
 	return a.out.Event(at.String(), "", html)
+}
+
+// News tells the page's status line: it is gone with the next, as what it says is.
+func (a *appended) News(said call.News) error {
+	return a.out.Event("", "notice", []byte(visible(short(said.String()))))
 }
 
 func (a *appended) Caught(ask.Cursor) error { return nil }

@@ -4,6 +4,7 @@ package control
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ type tenant struct {
 	agents       map[id.Agent]agent.Defined
 	connections  map[id.Connection]connection.Defined
 	tools        map[id.Connection][]connection.Tool
+	logins       map[id.Connection]connection.LoginChanged
 	grants       map[id.Grant]Grant
 	triggers     map[id.Trigger]trigger.Defined
 	environments map[id.Environment]environment.Registered
@@ -79,6 +81,7 @@ func (s *State) Apply(e eventlog.Stored) error {
 		t = &tenant{
 			members: map[id.Member]Member{}, tokens: map[id.Token]Token{}, agents: map[id.Agent]agent.Defined{},
 			connections: map[id.Connection]connection.Defined{}, tools: map[id.Connection][]connection.Tool{},
+			logins: map[id.Connection]connection.LoginChanged{},
 			grants: map[id.Grant]Grant{}, triggers: map[id.Trigger]trigger.Defined{},
 			environments: map[id.Environment]environment.Registered{}, applied: map[string]uint64{},
 		}
@@ -114,6 +117,8 @@ func (s *State) Apply(e eventlog.Stored) error {
 		t.agents[ev.Agent] = ev
 	case connection.Defined:
 		t.connections[ev.Connection] = ev
+	case connection.LoginChanged:
+		t.logins[ev.Connection] = ev
 	case connection.Listed:
 		t.tools[ev.Connection] = ev.Body.Tools
 	case grant.Created:
@@ -191,6 +196,22 @@ func (s *State) Connection(tenant id.Tenant, c id.Connection) (connection.Define
 		return def, ok && !def.Removed
 	}
 	return connection.Defined{}, false
+}
+
+// Login gives the state of a connection's login. One that needs a member, and that nobody has logged in to yet, says so.
+func (s *State) Login(of id.Tenant, c connection.Defined) connection.LoginChanged {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[of]; t != nil {
+		if ev, ok := t.logins[c.Connection]; ok && ev.URL == c.URL && reflect.DeepEqual(ev.OAuth, c.OAuth) {
+			return ev
+		}
+	}
+	ev := connection.LoginChanged{Connection: c.Connection, URL: c.URL, OAuth: c.OAuth, State: connection.LoginNeeded, Reason: "nobody has logged in yet"}
+	if c.OAuth.Flow == connection.ClientCredentials {
+		ev.State, ev.Reason = connection.LoggedIn, ""
+	}
+	return ev
 }
 
 // Tools lists the tools that a connection was last seen to have.

@@ -6,6 +6,8 @@ package follow
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
 )
@@ -44,8 +47,13 @@ type Reader interface {
 	Beat(*ask.Cursor) error            // nothing else happened for a while; nil while it is not known where now is
 }
 
+// NewsReader is a Reader that also takes what the calls of a followed run say while they run. It is not recorded, and
+// a reader that is slow misses some.
+type NewsReader interface{ News(call.News) error }
+
 // Hub follows the ledger for many readers.
 type Hub struct {
+	conn    *bus.Conn // set by Listen
 	ledger  Ledger
 	recheck func(context.Context, auth.Identity) error
 	most    int
@@ -74,6 +82,7 @@ func (h *Hub) Readers() int {
 
 // Listen wakes readers at news of the ledger, until the answer is called.
 func (h *Hub) Listen(conn *bus.Conn) (stop func(), err error) {
+	h.conn = conn
 	sub, err := conn.NC.Subscribe(bus.LiveSubject("*.ledger"), func(m *nats.Msg) {
 		tenant := m.Subject[len(bus.LiveSubject("")) : len(m.Subject)-len(".ledger")]
 		h.wake(id.Tenant(tenant))
@@ -143,6 +152,11 @@ func (f *Follower) Follow(ctx context.Context, from *ask.Cursor, q ask.Events, t
 	p := &progress{Follower: f, from: from, q: q, to: to}
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
+	news, leave, err := f.news(q, to)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	for {
 		more, err := false, p.check(ctx)
 		if err == nil && !f.reading.doubt.Load() {
@@ -161,12 +175,39 @@ func (f *Follower) Follow(ctx context.Context, from *ask.Cursor, q ask.Events, t
 		case <-timer.C:
 		case <-beat.C:
 			err = p.beat(ctx)
+		case said := <-news:
+			err = to.(NewsReader).News(said)
 		}
 		timer.Stop()
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
+}
+
+// maxNews is how much of a run's news waits for a reader; more is left out, which the reader sees by its count.
+const maxNews = 64
+
+// news hears what the calls of the followed run say. There is none without a run, or for a reader that takes none.
+func (f *Follower) news(q ask.Events, to Reader) (<-chan call.News, func(), error) {
+	if _, ok := to.(NewsReader); !ok || q.Run == "" || q.Kind != "" || f.hub.conn == nil {
+		return nil, func() {}, nil
+	}
+	out := make(chan call.News, maxNews)
+	sub, err := f.hub.conn.NC.Subscribe(bus.LiveSubject(string(f.reading.who.Tenant)+".*.up"), func(m *nats.Msg) {
+		var said call.News
+		if !strings.Contains(m.Subject, ".call_") || json.Unmarshal(m.Data, &said) != nil || said.Run != q.Run {
+			return // of another run, or a model's
+		}
+		select {
+		case out <- said:
+		default:
+		}
+	})
+	if err != nil {
+		return nil, nil, problem.Wrap(err, problem.Unavailable, "the run's news cannot be heard")
+	}
+	return out, func() { _ = sub.Unsubscribe() }, nil // fails only when the connection is gone already
 }
 
 // progress is how far one following is.

@@ -58,6 +58,35 @@ func (p *Peers) DefineConnection(ctx context.Context, who auth.Identity, q ask.D
 	return p.define(ctx, who, schemas.Toolbroker, "connection_define", q)
 }
 
+// DiffConnection asks the broker.
+func (p *Peers) DiffConnection(ctx context.Context, who auth.Identity, q ask.DiffConnection) (ask.ConnectionDiff, error) {
+	return rpc.Ask[ask.ConnectionDiff](ctx, p.conn, schemas.Toolbroker, "connection_diff", who.Caller(), q)
+}
+
+// BeginLogin asks the broker, which asks the provider and its authorization server first.
+func (p *Peers) BeginLogin(ctx context.Context, who auth.Identity, q ask.BeginLogin) (ask.LoginBegun, error) {
+	ctx, cancel := context.WithTimeout(ctx, loginWithin)
+	defer cancel()
+	return rpc.Ask[ask.LoginBegun](ctx, p.conn, schemas.Toolbroker, "login_begin", who.Caller(), q)
+}
+
+// LookLogin asks the broker for nobody in particular: whoever has the state may know.
+func (p *Peers) LookLogin(ctx context.Context, tenant id.Tenant, q ask.LookLogin) (ask.WaitingLogin, error) {
+	return rpc.Ask[ask.WaitingLogin](ctx, p.conn, schemas.Toolbroker, "login_look", rpc.Caller{Tenant: tenant, Actor: browser}, q)
+}
+
+// FinishLogin asks the broker, likewise.
+func (p *Peers) FinishLogin(ctx context.Context, tenant id.Tenant, q ask.FinishLogin) (ask.FinishedLogin, error) {
+	ctx, cancel := context.WithTimeout(ctx, loginWithin)
+	defer cancel()
+	return rpc.Ask[ask.FinishedLogin](ctx, p.conn, schemas.Toolbroker, "login_finish", rpc.Caller{Tenant: tenant, Actor: browser}, q)
+}
+
+const (
+	browser     = "service:gateway"
+	loginWithin = 45 * time.Second // of several requests to others' servers
+)
+
 // CreateGrant asks approvals.
 func (p *Peers) CreateGrant(ctx context.Context, who auth.Identity, q ask.CreateGrant) (ask.Sequence, error) {
 	return p.define(ctx, who, schemas.Approvals, "grant_create", q)

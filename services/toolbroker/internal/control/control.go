@@ -34,6 +34,7 @@ type tenant struct {
 	grants      map[id.Agent]*grants
 	connections map[id.Connection]connection.Defined
 	tools       map[id.Connection]listed
+	logins      map[id.Connection]connection.LoginChanged
 	packages    map[id.Connection]connection.Packaged
 	removed     map[id.Member]bool
 	seqs        map[string]uint64 // per aggregate and kind: what is applied
@@ -72,7 +73,7 @@ func (s *State) Apply(e eventlog.Stored) {
 		t = &tenant{
 			agents: map[id.Agent]agent.Defined{}, holders: map[id.Grant]id.Agent{}, grants: map[id.Agent]*grants{},
 			connections: map[id.Connection]connection.Defined{}, tools: map[id.Connection]listed{},
-			packages: map[id.Connection]connection.Packaged{}, removed: map[id.Member]bool{}, seqs: map[string]uint64{},
+			logins: map[id.Connection]connection.LoginChanged{}, packages: map[id.Connection]connection.Packaged{}, removed: map[id.Member]bool{}, seqs: map[string]uint64{},
 		}
 		s.tenants[e.At.Tenant] = t
 	}
@@ -100,6 +101,8 @@ func (s *State) Apply(e eventlog.Stored) {
 		t.connections[ev.Connection] = ev
 	case connection.Packaged:
 		t.packages[ev.Connection] = ev
+	case connection.LoginChanged:
+		t.logins[ev.Connection] = ev
 	case connection.Listed:
 		t.tools[ev.Connection] = newListed(ev.Body.Tools)
 	}
@@ -191,6 +194,17 @@ func (s *State) Package(tenant id.Tenant, c id.Connection) (connection.Packaged,
 	return connection.Packaged{}, false
 }
 
+// Login gives what was last said of a connection's login.
+func (s *State) Login(tenant id.Tenant, c id.Connection) (connection.LoginChanged, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		ev, ok := t.logins[c]
+		return ev, ok
+	}
+	return connection.LoginChanged{}, false
+}
+
 // Listed gives the tools that a connection was last seen to have.
 func (s *State) Listed(tenant id.Tenant, c id.Connection) []connection.Tool {
 	s.mu.RLock()
@@ -276,6 +290,19 @@ func aboutRepo(t connection.Tool) bool {
 		return true
 	}
 	return schema.Properties["owner"] != nil || schema.Properties["repo"] != nil
+}
+
+// Grants lists the active grants of a tenant by id.
+func (s *State) Grants(tenant id.Tenant) (out []policy.Grant) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		for _, g := range t.grants {
+			out = append(out, g.sorted()...)
+		}
+	}
+	slices.SortFunc(out, func(a, b policy.Grant) int { return cmp.Compare(a.Created.Grant, b.Created.Grant) })
+	return out
 }
 
 // grants are the active ones of one agent.

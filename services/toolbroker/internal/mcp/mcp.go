@@ -23,11 +23,25 @@ const maxTools = 512
 
 // Provider is one MCP connection. Its session is made at first use and made anew after it broke.
 type Provider struct {
+	dial    func(context.Context) (mcp.Transport, *lines, error)
+	changed func() // of a program; a server at a URL is listened to apart
+
 	url    string
 	client *http.Client
 
+	ctx     context.Context // of what goes on between calls
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
 	mu      sync.Mutex
 	session *mcp.ClientSession
+	lines   *lines // of the session, for a program
+}
+
+func newProvider() *Provider {
+	p := &Provider{}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	return p
 }
 
 // New makes a provider of the server at url. client is the way out; it adds the connection's credential.
@@ -36,21 +50,30 @@ func New(url string, client *http.Client) *Provider {
 	if own.Transport == nil {
 		own.Transport = http.DefaultTransport
 	}
-	own.Transport = upstream.Statuses{Next: own.Transport}
-	return &Provider{url: url, client: &own}
+	own.Transport = upstream.Statuses{Next: wire{own.Transport}}
+	p := newProvider()
+	p.url, p.client = url, &own
+	p.dial = func(context.Context) (mcp.Transport, *lines, error) {
+		return &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: p.client, MaxRetries: -1, DisableStandaloneSSE: true}, nil, nil
+	}
+	return p
 }
 
 // Tools implements upstream.Provider.
 func (p *Provider) Tools(ctx context.Context) ([]connection.Tool, error) {
-	s, err := p.connect(ctx)
+	s, l, err := p.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
+	ctx, watch := upstream.Watched(ctx)
 	var out []connection.Tool
 	for t, err := range s.Tools(ctx, nil) {
 		if err != nil {
 			p.forget(s)
-			return nil, problem.Wrap(err, problem.Upstream, "the MCP server does not list its tools")
+			if l != nil && l.program.Ended() {
+				return nil, ended(err)
+			}
+			return nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not list its tools"), watch)
 		}
 		if len(out) == maxTools {
 			return nil, problem.New(problem.TooLarge, "the MCP server lists more than %d tools", maxTools)
@@ -87,18 +110,25 @@ const rejectedByTransport = -32005
 
 // Call implements upstream.Provider.
 func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, error) {
-	answer, err := p.try(ctx, c)
+	x := &exchange{say: c.News}
+	answer, err := p.try(ctx, c, x)
 	if errors.Is(err, mcp.ErrSessionMissing) {
 		// The server was started anew, say. It did not run the tool; in a new session it may.
-		answer, err = p.try(ctx, c)
+		answer, err = p.try(ctx, c, x)
 	}
 	if err != nil {
 		return upstream.Result{}, err
 	}
-	raw, err := json.Marshal(struct {
-		Content    []mcp.Content `json:"content"`
-		Structured any           `json:"structuredContent,omitempty"`
-	}{answer.Content, answer.StructuredContent})
+	// As it came over the wire; as the SDK understood it only when that was too much to read along.
+	var result any = x.parts()
+	if x.parts() == nil {
+		result = struct {
+			Content    []mcp.Content `json:"content"`
+			Structured any           `json:"structuredContent,omitempty"`
+			Meta       mcp.Meta      `json:"_meta,omitempty"`
+		}{answer.Content, answer.StructuredContent, answer.Meta}
+	}
+	raw, err := json.Marshal(result)
 	if err != nil {
 		return upstream.Result{}, problem.Wrap(err, problem.Upstream, "the MCP server's answer cannot be read")
 	}
@@ -106,13 +136,23 @@ func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, 
 }
 
 // try calls the tool in the session that is there, or in a new one.
-func (p *Provider) try(ctx context.Context, c upstream.Call) (*mcp.CallToolResult, error) {
-	s, err := p.connect(ctx)
+func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (*mcp.CallToolResult, error) {
+	s, l, err := p.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx, watch := upstream.Watched(ctx)
-	answer, err := s.CallTool(ctx, &mcp.CallToolParams{Name: c.Tool, Arguments: c.Args, Meta: mcp.Meta{"execwarden/effect": c.Effect}})
+	ctx, watch := upstream.Watched(withExchange(ctx, x))
+	params := &mcp.CallToolParams{Name: c.Tool, Arguments: c.Args, Meta: mcp.Meta{"execwarden/effect": c.Effect}}
+	if c.News != nil {
+		params.SetProgressToken(string(c.Call))
+		params.Meta[logLevelKey] = logLevel // in the protocol of 2026-07-28
+	}
+	if l != nil {
+		token, done := l.expect(x, string(c.Call))
+		defer done()
+		params.SetProgressToken(token)
+	}
+	answer, err := s.CallTool(ctx, params)
 	var refused *jsonrpc.Error
 	switch {
 	case err == nil:
@@ -123,11 +163,29 @@ func (p *Provider) try(ctx context.Context, c upstream.Call) (*mcp.CallToolResul
 	if ctx.Err() == nil { // a call that we gave up on says nothing of the session, which other calls share
 		p.forget(s)
 	}
-	failed := error(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"))
+	if l != nil {
+		failed := error(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"))
+		if l.program.Ended() {
+			failed = ended(err)
+		}
+		if x.wasSent() {
+			failed = upstream.Ambiguously(failed)
+		}
+		return nil, failed
+	}
+	failed := cause(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"), watch)
 	if watch.Sent() && !watch.Refused() {
 		failed = upstream.Ambiguously(failed)
 	}
 	return nil, failed
+}
+
+// cause is why a request was not let out, where that is so: it says what helps, which the SDK's error does not.
+func cause(err error, watch *upstream.Watch) error {
+	if spared := watch.Spared(); spared != nil {
+		return spared
+	}
+	return err
 }
 
 // Probe implements upstream.Provider. MCP has no way to look for an effect.
@@ -137,6 +195,8 @@ func (p *Provider) Probe(context.Context, upstream.Call) (upstream.Result, bool,
 
 // Close implements upstream.Provider.
 func (p *Provider) Close() error {
+	p.stop()
+	p.running.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.session == nil {
@@ -147,25 +207,59 @@ func (p *Provider) Close() error {
 	return s.Close()
 }
 
-func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, error) {
+func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, *lines, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.session != nil {
-		return p.session, nil
+	if p.session != nil && (p.lines == nil || !p.lines.program.Ended()) {
+		return p.session, p.lines, nil
 	}
+	if p.session != nil {
+		_ = p.session.Close() // of a program that ended
+		p.session = nil
+	}
+	if p.ctx.Err() != nil {
+		return nil, nil, problem.New(problem.Unavailable, "the connection is being closed")
+	}
+	ctx, watch := upstream.Watched(ctx) // its own: the session keeps it, and what ends it later is not a call's doing
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
+	transport, l, err := p.dial(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	// No capabilities: there is nobody here whom a server could ask for roots, samples or answers, and one that thinks so
 	// waits for them.
-	client := mcp.NewClient(&mcp.Implementation{Name: "execwarden", Version: "0"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
-	s, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: p.url, HTTPClient: p.client, MaxRetries: -1, DisableStandaloneSSE: true,
-	}, nil)
-	if err != nil {
-		return nil, problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection")
+	opts := &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}
+	if p.changed != nil {
+		opts.ToolListChangedHandler = func(context.Context, *mcp.ToolListChangedRequest) { p.changed() }
 	}
-	p.session = s
-	return s, nil
+	s, err := newClient(opts).Connect(ctx, transport, nil)
+	if err != nil {
+		if l != nil {
+			_ = l.Close() // the SDK may have done so
+			return nil, nil, problem.Wrap(err, problem.Unavailable, "the program of the connection does not speak MCP, or ended")
+		}
+		return nil, nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection"), watch)
+	}
+	askForLog(ctx, s)
+	p.session, p.lines = s, l
+	return s, l, nil
+}
+
+// newClient makes a client that asks when it is told to ask: the SDK would give a list of before for as long as the server
+// says, and news of a change reach another session.
+func newClient(opts *mcp.ClientOptions) *mcp.Client {
+	client := mcp.NewClient(&mcp.Implementation{Name: "execwarden", Version: "0"}, opts)
+	client.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+			result, err := next(ctx, method, r)
+			if list, ok := result.(*mcp.ListToolsResult); ok && list != nil {
+				list.TTLMs = 0
+			}
+			return result, err
+		}
+	})
+	return client
 }
 
 // forget lets go of a session that broke, so that the next call makes a new one.

@@ -19,7 +19,14 @@ type Call struct {
 	Call   id.Call
 	Tool   string // the connection's own name of it
 	Args   json.RawMessage
-	Effect string // idempotency key: the same for every attempt at this effect
+	Effect string     // idempotency key: the same for every attempt at this effect
+	News   func(News) // takes what the call says while it runs; must not block; nil: nobody does
+}
+
+// News is what a call says while it runs: progress, or with a level a log line.
+type News struct {
+	Progress, Total float64
+	Level, Message  string
 }
 
 // Result is what a tool answered.
@@ -53,3 +60,11 @@ func Ambiguous(err error) bool {
 	var a ambiguous
 	return errors.As(err, &a)
 }
+
+// harmless marks an error of a request that the provider did not act on, although it may have been sent.
+type harmless struct{ error }
+
+func (h harmless) Unwrap() error { return h.error }
+
+// Harmlessly marks the error of a way out, for whoever watches the request.
+func Harmlessly(err error) error { return harmless{err} }

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 type Watch struct {
 	sent   atomic.Bool
 	status atomic.Int64
+	spared atomic.Pointer[error]
 }
 
 type watchKey struct{}
@@ -26,11 +28,19 @@ func Watched(ctx context.Context) (context.Context, *Watch) {
 // Sent says whether any of the requests may have reached the provider.
 func (w *Watch) Sent() bool { return w.sent.Load() }
 
-// Refused says whether the provider answered the last request with a status that says it did nothing. It needs
-// Statuses on the way.
+// Refused says whether the provider answered the last request with a status that says it did nothing, or the way out
+// knows that it did nothing. It needs Statuses on the way.
 func (w *Watch) Refused() bool {
 	status := w.status.Load()
-	return status >= 400 && status < 500 && status != http.StatusRequestTimeout
+	return w.Spared() != nil || status >= 400 && status < 500 && status != http.StatusRequestTimeout
+}
+
+// Spared is why the way out did not let the last request have an effect, nil when it did.
+func (w *Watch) Spared() error {
+	if err := w.spared.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Statuses is a way out that notes the status of each answer for whoever watches the request.
@@ -41,6 +51,12 @@ func (s Statuses) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := s.Next.RoundTrip(r)
 	if w, ok := r.Context().Value(watchKey{}).(*Watch); ok {
 		w.status.Store(0)
+		w.spared.Store(nil)
+		var h harmless
+		if errors.As(err, &h) {
+			spared := error(h)
+			w.spared.Store(&spared)
+		}
 		if err == nil {
 			w.status.Store(int64(resp.StatusCode))
 		}

@@ -13,7 +13,8 @@ import (
 // Connection is a connection with the tools that it was last seen to have.
 type Connection struct {
 	connection.Defined
-	Tools []connection.Tool `json:"tools"`
+	Tools []connection.Tool        `json:"tools"`
+	Login *connection.LoginChanged `json:"login,omitempty"` // of one that has OAuth
 }
 
 // Connections lists the connections.
@@ -38,6 +39,16 @@ func (c *Client) PutConnection(ctx context.Context, def connection.Defined, cred
 // RemoveConnection removes a connection.
 func (c *Client) RemoveConnection(ctx context.Context, name string) (ask.InForce, error) {
 	return send[ask.InForce](ctx, c, http.MethodDelete, "/v1/connections/"+segment(name), nil, nil)
+}
+
+// DiffConnection asks what changed of a connection's tools since they were granted.
+func (c *Client) DiffConnection(ctx context.Context, name string) (ask.ConnectionDiff, error) {
+	return get[ask.ConnectionDiff](ctx, c, "/v1/connections/"+segment(name)+"/diff", nil)
+}
+
+// BeginLogin begins a login to a connection's provider, which goes on in a browser.
+func (c *Client) BeginLogin(ctx context.Context, name string) (ask.LoginBegun, error) {
+	return send[ask.LoginBegun](ctx, c, http.MethodPost, "/v1/connections/"+segment(name)+"/login", nil, nil)
 }
 
 // zipArchive is a request body that is not JSON.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/call"
 )
 
 // Reader takes what is followed. An error from Event ends the following.
@@ -17,6 +18,9 @@ type Reader interface {
 	Notice(problem.Detail)     // something that the reader should know of; nothing was lost
 	Gap(problem.Detail)        // something was left out, and what is known of it
 }
+
+// NewsReader is a Reader that also takes what the calls of a run say while they run. It is recorded nowhere.
+type NewsReader interface{ News(call.News) }
 
 // Tail gives to every event that the filter lets through, after a place and as they are recorded. A connection that
 // is lost is made again and goes on where it was; an event is given once. It gives the place that was reached, and
@@ -135,6 +139,12 @@ func (t *tail) take(got frame) error {
 	switch got.name {
 	case "notice", "gap":
 		return t.tell(got, at)
+	case "news":
+		var said call.News
+		if to, ok := t.to.(NewsReader); ok && json.Unmarshal(got.data, &said) == nil {
+			to.News(said)
+		}
+		return nil
 	case "", "message":
 	default:
 		return nil // a newer server's

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/render"
 )
@@ -123,6 +124,9 @@ type tailReader struct {
 
 // Event implements client.Reader.
 func (t *tailReader) Event(e client.Event, _ client.Cursor) error { return t.out.Event(e) }
+
+// News implements client.NewsReader: of a run that is followed.
+func (t *tailReader) News(said call.News) { t.app.note("%s", render.Inline(said.String())) }
 
 // Notice implements client.Reader.
 func (t *tailReader) Notice(d problem.Detail) { t.app.note("notice: %s", d.Message) }

@@ -12,7 +12,8 @@ func (a *app) runsWatchCommand() *cobra.Command {
 		Short: "Follow a run to its end",
 		Args:  cobra.ExactArgs(1),
 		Long: exits(`Shows what happened in a run, and what happens, until it ends. It is streamed, not asked for again and again. What
-ends the command does not end the run.`, map[int]string{0: "the run completed", 1: "the run failed or was cancelled; or the API cannot be reached", 4: "there is no such run", 6: "--timeout passed; the run goes on"}),
+tools say while they work (progress, log lines) is told on standard error, and recorded nowhere. What ends the command
+does not end the run.`, map[int]string{0: "the run completed", 1: "the run failed or was cancelled; or the API cannot be reached", 4: "there is no such run", 6: "--timeout passed; the run goes on"}),
 		Example: "  execwarden runs watch run_0197f0c2...\n  execwarden runs watch run_0197f0c2... -o jsonl | jq -r .kind",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			which, err := runID(args[0])

@@ -6,6 +6,7 @@ import (
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/render"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/runstate"
@@ -64,6 +65,9 @@ func (w *watch) hint() {
 		w.app.note("waits for a person; look and decide: execwarden approvals approve|deny %s", w.run.Waits[n-1])
 	}
 }
+
+// News implements client.NewsReader.
+func (w *watch) News(said call.News) { w.app.note("%s", render.Inline(said.String())) }
 
 // Notice implements client.Reader.
 func (w *watch) Notice(d problem.Detail) { w.app.note("notice: %s", d.Message) }

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"context"
+	"strings"
 
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
@@ -15,7 +16,14 @@ type connectionFields struct {
 	Private    []string        `yaml:"private"`
 	Hosts      []string        `yaml:"hosts"`
 	Trusted    bool            `yaml:"trusted"`
+	OAuth      *oauthFields    `yaml:"oauth"`
 	Credential *secretRef      `yaml:"credential"`
+}
+
+type oauthFields struct {
+	Flow     connection.Flow `yaml:"flow"`
+	ClientID string          `yaml:"client_id"`
+	Scopes   []string        `yaml:"scopes"`
 }
 
 func buildConnection(d *document) (r Resource) {
@@ -27,7 +35,20 @@ func buildConnection(d *document) (r Resource) {
 	if f.Type != connection.GitHub && f.Type != connection.MCP && f.Type != connection.API {
 		d.fault("$.type", "type %.40q is not github, mcp or api", f.Type)
 	}
-	d.httpURL("$.url", f.URL)
+	if o := f.OAuth; o != nil {
+		def.OAuth = connection.OAuth{Flow: o.Flow, ClientID: o.ClientID, Scopes: o.Scopes}
+		switch {
+		case f.Type != connection.MCP:
+			d.fault("$.oauth", "oauth is for connections of type mcp")
+		case o.Flow != connection.AuthorizationCode && o.Flow != connection.ClientCredentials:
+			d.fault("$.oauth.flow", "flow %.40q is not %s or %s", o.Flow, connection.AuthorizationCode, connection.ClientCredentials)
+		case o.Flow == connection.ClientCredentials && o.ClientID == "":
+			d.fault("$.oauth.client_id", "flow %s needs a client_id", o.Flow)
+		}
+	}
+	if f.Type != connection.MCP || !strings.HasPrefix(f.URL, "stdio:") { // a program that the broker's operator lists
+		d.httpURL("$.url", f.URL)
+	}
 	d.private("$.private", f.Private)
 	r.Secret = d.secret("$.credential", f.Credential)
 	r.Want = def

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -93,6 +94,8 @@ func TestNoCredentialIsEverWrittenDown(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	login := w.login()
+
 	faults := []fakegithub.Fault{{}, {Method: http.MethodPost, Status: http.StatusInternalServerError}, {Method: http.MethodPost, Abort: true, AfterEffect: true},
 		{Method: http.MethodPost, Status: http.StatusUnauthorized}}
 	for i, fault := range faults {
@@ -139,6 +142,9 @@ func TestNoCredentialIsEverWrittenDown(t *testing.T) {
 	w.readLedger(found)
 
 	secrets := map[string]string{"GitHub token": githubToken, "webhook secret": hookSecret, "model key": modelKey, "owner's token": strings.TrimSpace(string(token))}
+	for i, secret := range login.Secrets() {
+		secrets[fmt.Sprint("login's secret ", i)] = secret
+	}
 	found.mu.Lock()
 	defer found.mu.Unlock()
 	for where, text := range found.text {

@@ -24,6 +24,7 @@ type Config struct {
 	WorkerPath   string        `name:"worker_path" help:"the jsworker program; default: beside this one"`
 	AllowWeak    bool          `name:"allow_weak_sandbox" default:"false" help:"run scripts even where workers cannot be isolated; for development only"`
 	ApprovalLife time.Duration `name:"approval_life" default:"24h" help:"how long a held call waits for a member"`
+	StdioFile    string        `name:"stdio_file" help:"YAML file with the programs that connections of URL stdio:NAME run beside the broker; default: none"`
 	LogFormat    string        `name:"log_format" default:"text" help:"text or json"`
 	LogLevel     string        `name:"log_level" default:"warn" help:"debug, info, warn or error"`
 	boot.MasterKey

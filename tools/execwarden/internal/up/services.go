@@ -38,7 +38,9 @@ func (p *process) services(ctx context.Context) (all []running, addresses func(c
 			}, runtime.New, d)
 		},
 		schemas.Toolbroker: func(d boot.Deps) (boot.Service, error) {
-			return configured(&toolbroker.Config{}, func(c *toolbroker.Config) { c.RootSigningKeyFile = p.dir.file("root.key") }, toolbroker.New, d)
+			return configured(&toolbroker.Config{}, func(c *toolbroker.Config) {
+				c.RootSigningKeyFile, c.StdioFile = p.dir.file("root.key"), p.cfg.StdioFile
+			}, toolbroker.New, d)
 		},
 		schemas.Approvals: func(d boot.Deps) (boot.Service, error) {
 			return configured(&approvals.Config{}, func(c *approvals.Config) { c.ApprovalLife = p.cfg.ApprovalLife }, approvals.New, d)

@@ -1,0 +1,205 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
+)
+
+// exchange is what goes over the wire for one call. The SDK takes a result apart and puts it together again as it knows
+// it: numbers become floats, and what it does not know is lost. It also tells the log lines of all calls of a session
+// without saying whose they are. So the call's own messages are read along.
+type exchange struct {
+	say func(upstream.News)
+
+	mu     sync.Mutex
+	id     string          // of the request
+	result json.RawMessage // nil until it came
+}
+
+type exchangeKey struct{}
+
+// sent notes the request of the call.
+func (x *exchange) sent(raw []byte) {
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+	}
+	if json.Unmarshal(raw, &m) == nil && m.Method == "tools/call" {
+		x.mu.Lock()
+		x.id = string(m.ID)
+		x.mu.Unlock()
+	}
+}
+
+// wasSent says whether the request was written.
+func (x *exchange) wasSent() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.id != ""
+}
+
+// got takes one message of the server.
+func (x *exchange) got(raw []byte) {
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Result json.RawMessage `json:"result"`
+		Params struct {
+			Progress float64         `json:"progress"`
+			Total    float64         `json:"total"`
+			Message  string          `json:"message"`
+			Level    string          `json:"level"`
+			Data     json.RawMessage `json:"data"`
+		} `json:"params"`
+	}
+	if json.Unmarshal(raw, &m) != nil {
+		return // the SDK says so
+	}
+	switch m.Method {
+	case "":
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if m.Result != nil && string(m.ID) == x.id {
+			x.result = bytes.Clone(m.Result)
+		}
+	case "notifications/progress":
+		x.tell(upstream.News{Progress: m.Params.Progress, Total: m.Params.Total, Message: m.Params.Message})
+	case "notifications/message":
+		var text string
+		if json.Unmarshal(m.Params.Data, &text) != nil {
+			text = string(m.Params.Data)
+		}
+		level := m.Params.Level
+		if level == "" {
+			level = "info"
+		}
+		x.tell(upstream.News{Level: level, Message: text})
+	}
+}
+
+func (x *exchange) tell(n upstream.News) {
+	if x.say != nil {
+		x.say(n)
+	}
+}
+
+// parts are the members of a result that are passed on, as they came.
+func (x *exchange) parts() map[string]json.RawMessage {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var all map[string]json.RawMessage
+	if x.result == nil || json.Unmarshal(x.result, &all) != nil {
+		return nil
+	}
+	out := map[string]json.RawMessage{}
+	for _, name := range []string{"content", "structuredContent", "_meta"} {
+		if value, ok := all[name]; ok {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// wire is a way out that lets exchanges read along.
+type wire struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	x, ok := r.Context().Value(exchangeKey{}).(*exchange)
+	if !ok {
+		return w.next.RoundTrip(r)
+	}
+	if r.Method == http.MethodPost && r.GetBody != nil {
+		if body, err := r.GetBody(); err == nil {
+			raw, _ := io.ReadAll(body) // it is in memory
+			body.Close()
+			x.sent(raw)
+		}
+	}
+	resp, err := w.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = &along{ReadCloser: resp.Body, x: x, events: strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")}
+	return resp, nil
+}
+
+// maxMessage is the largest message that is read along, in bytes. A larger one is what the SDK makes of it.
+const maxMessage = 4 << 20
+
+// along is a body that is read along: one JSON message, or a stream of events.
+type along struct {
+	io.ReadCloser
+	x      *exchange
+	events bool
+	line   []byte // of the stream, that is not complete
+	data   []byte // of the event, or of the whole body
+	over   bool   // the message is too large
+}
+
+func (a *along) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if !a.events {
+		a.add(&a.data, p[:n])
+		if err != nil {
+			a.end()
+		}
+		return n, err
+	}
+	rest := p[:n]
+	for len(rest) > 0 {
+		i := bytes.IndexByte(rest, '\n')
+		if i < 0 {
+			a.add(&a.line, rest)
+			break
+		}
+		a.add(&a.line, rest[:i])
+		rest = rest[i+1:]
+		a.field(bytes.TrimSuffix(a.line, []byte("\r")))
+		a.line = a.line[:0]
+	}
+	if err != nil {
+		a.end()
+	}
+	return n, err
+}
+
+func (a *along) add(to *[]byte, more []byte) {
+	if len(*to)+len(more) > maxMessage {
+		a.over = true
+		return
+	}
+	*to = append(*to, more...)
+}
+
+// field takes one line of an event (the HTML standard, section 9.2.6).
+func (a *along) field(line []byte) {
+	if len(line) == 0 {
+		a.end()
+		return
+	}
+	if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+		if len(a.data) > 0 {
+			a.add(&a.data, []byte("\n"))
+		}
+		a.add(&a.data, bytes.TrimPrefix(value, []byte(" ")))
+	}
+}
+
+func (a *along) end() {
+	if len(a.data) > 0 && !a.over {
+		a.x.got(a.data)
+	}
+	a.data, a.over = a.data[:0], false
+}
+
+func withExchange(ctx context.Context, x *exchange) context.Context {
+	return context.WithValue(ctx, exchangeKey{}, x)
+}

@@ -1,0 +1,141 @@
+package toolbroker
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"reflect"
+	"strings"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/oauth"
+)
+
+// checkOAuth refuses what could never get a token.
+func checkOAuth(def connection.Defined) error {
+	o := def.OAuth
+	switch {
+	case o.Flow == "" && o.ClientID == "" && len(o.Scopes) == 0:
+		return nil
+	case def.Type != connection.MCP:
+		return problem.New(problem.Invalid, "oauth is for connections of type mcp")
+	case o.Flow != connection.AuthorizationCode && o.Flow != connection.ClientCredentials:
+		return problem.New(problem.Invalid, "oauth.flow %.40q is not %s or %s", o.Flow, connection.AuthorizationCode, connection.ClientCredentials)
+	case o.Flow == connection.ClientCredentials && o.ClientID == "":
+		return problem.New(problem.Invalid, "oauth.flow %s needs an oauth.client_id", o.Flow)
+	case len(o.ClientID) > 1000 || len(o.Scopes) > 50:
+		return problem.New(problem.Invalid, "oauth has a client_id of over 1000 bytes, or over 50 scopes")
+	}
+	for _, s := range o.Scopes {
+		if s == "" || len(s) > 200 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
+			return problem.New(problem.Invalid, "oauth.scopes: %.80q is not a scope", s) // RFC 6749 section 3.3
+		}
+	}
+	return nil
+}
+
+// sayLogin records the state of a login, if it is another than the one that was recorded last.
+func (s *Service) sayLogin(ctx context.Context, tenant id.Tenant, by string, ev connection.LoginChanged) error {
+	if last, ok := s.state.Login(tenant, ev.Connection); ok && reflect.DeepEqual(last, ev) {
+		return nil
+	}
+	_, err := s.deps.Log.Append(ctx, eventlog.Draft{Event: ev, Tenant: tenant, Key: string(ev.Connection), Actor: cmp.Or(by, actor)})
+	return err
+}
+
+func (s *Service) beginLogin(ctx context.Context, who rpc.Caller, q ask.BeginLogin) (ask.LoginBegun, error) {
+	if !member.Role(who.Role).MayConfigure() {
+		return ask.LoginBegun{}, problem.New(problem.Denied, "a %s may not log in to connections", who.Role)
+	}
+	by, err := id.Parse[id.Member](who.Actor)
+	if err != nil {
+		return ask.LoginBegun{}, problem.New(problem.Denied, "only a member logs in to a connection")
+	}
+	u, err := url.Parse(q.Redirect)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return ask.LoginBegun{}, problem.New(problem.Invalid, "%.200q is not where a browser can come back to", q.Redirect)
+	}
+	conn, err := s.connection(who.Tenant, q.Connection)
+	if err != nil {
+		return ask.LoginBegun{}, err
+	}
+	return s.oauth.Begin(ctx, conn, by, q.Redirect)
+}
+
+// lookLogin and finishLogin are asked for whoever holds the state: the tenant is the state's own.
+func (s *Service) lookLogin(ctx context.Context, _ rpc.Caller, q ask.LookLogin) (ask.WaitingLogin, error) {
+	conn, err := s.waiting(q.State)
+	if err != nil {
+		return ask.WaitingLogin{}, err
+	}
+	return s.oauth.Look(ctx, conn, q.State)
+}
+
+func (s *Service) finishLogin(ctx context.Context, _ rpc.Caller, q ask.FinishLogin) (ask.FinishedLogin, error) {
+	conn, err := s.waiting(q.State)
+	if err != nil {
+		return ask.FinishedLogin{}, err
+	}
+	if err := s.oauth.Finish(ctx, conn, q); err != nil {
+		return ask.FinishedLogin{}, err
+	}
+	s.lists.soon(connectionKey{conn.Tenant, conn.Connection})
+	return ask.FinishedLogin{Connection: conn.Connection}, nil
+}
+
+func (s *Service) waiting(state string) (oauth.Connection, error) {
+	tenant, c, err := oauth.At(state)
+	if err != nil {
+		return oauth.Connection{}, err
+	}
+	return s.connection(tenant, c)
+}
+
+func (s *Service) connection(tenant id.Tenant, c id.Connection) (oauth.Connection, error) {
+	def, ok := s.state.Connection(tenant, id.Name(c))
+	if !ok {
+		return oauth.Connection{}, problem.New(problem.NotFound, "there is no connection %s", id.Name(c))
+	}
+	return oauth.Connection{Tenant: tenant, Defined: def}, nil
+}
+
+// disconnect ends what a removed connection could still do: its tokens are revoked, and everything that was sealed for
+// it is deleted. It is heard again until that is done. A connection that was defined anew since keeps what is its own.
+func (s *Service) disconnect(ctx context.Context, h bus.Heard, def connection.Defined) error {
+	if err := s.view.Wait(ctx, h.Seq); err != nil {
+		return err
+	}
+	if err := s.oauth.Disconnect(ctx, oauth.Connection{Tenant: h.At.Tenant, Defined: def}, h.Envelope.Time); err != nil {
+		return err
+	}
+	sealed, revision, err := s.vault.Read(ctx, h.At.Tenant, string(def.Connection))
+	if problem.CodeOf(err) == problem.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	used := def.Credential
+	now, again := s.state.Connection(h.At.Tenant, id.Name(def.Connection))
+	if again {
+		used = now.Credential
+	}
+	// A removed connection's own credential goes, and so does one that the new definition does not use. Another than the
+	// removed one's, with no new definition yet, is of one that is on its way.
+	if again == (vault.Fingerprint(sealed) == used) {
+		return nil
+	}
+	err = s.vault.Delete(ctx, h.At.Tenant, string(def.Connection), revision)
+	if problem.CodeOf(err) == problem.Conflict {
+		return nil // likewise
+	}
+	return err
+}
