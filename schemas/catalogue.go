@@ -124,6 +124,7 @@ var catalogue = []Entry{
 	entry[call.Late](1, Activity, false, executor, executes...),
 
 	entry[approval.Requested](1, Activity, true, nil, Approvals),
+	entry[approval.Edited](1, Activity, true, nil, Approvals),
 	entry[approval.Voted](1, Activity, true, nil, Approvals),
 	entry[approval.Decided](1, Activity, true, nil, Approvals),
 	entry[approval.Expired](1, Activity, true, nil, Approvals),

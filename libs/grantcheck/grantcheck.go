@@ -56,7 +56,7 @@ func Faults(g grant.Created, now time.Time) (faults []Fault) {
 	if g.Verdict != "" && g.Verdict != grant.Allow && !denies {
 		fault("verdict", "verdict %.40q is not allow or deny", g.Verdict)
 	}
-	if denies && (g.Approval != "" && g.Approval != grant.Never || g.Limits != (grant.Limits{}) || g.Quorum != 0 || g.Approver != "") {
+	if denies && (g.Approval != "" && g.Approval != grant.Never || g.Limits != (grant.Limits{}) || g.Quorum != 0 || g.Approver != "" || g.FourEyes) {
 		fault("verdict", "a grant that denies has no approval rule and no limits")
 	}
 	if !denies && !slices.Contains(rules, g.Approval) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/script"
 )
@@ -35,6 +36,15 @@ func Answered(e run.ModelCompleted) string {
 		parts = append(parts, "wants "+c.Tool)
 	}
 	return strings.Join(parts, " ")
+}
+
+// Admitted says that a call is let through.
+func Admitted(e call.Admitted) string {
+	text := e.Tool + " is let through, under " + string(e.Grant)
+	if e.Edited != 0 {
+		text += ", with arguments that a person edited"
+	}
+	return text
 }
 
 // Fetched says what a script fetched.

@@ -1,6 +1,6 @@
 // Package approval holds the events of a person's decision on one held call.
 //
-//	requested -> voted ... -> decided | expired
+//	requested -> voted | edited ... -> decided | expired
 package approval
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/member"
 )
 
-// Requested opens an approval. It is good for the one digest, once.
+// Requested opens an approval. It is good for the one digest, once; an edit puts another in its place.
 type Requested struct {
 	Approval  id.Approval `json:"approval"`
 	Call      id.Call     `json:"call"`
@@ -21,9 +21,11 @@ type Requested struct {
 	Grant     id.Grant    `json:"grant"`
 	Digest    string      `json:"digest"`
 	Reason    string      `json:"reason"`
-	Requested uint64      `json:"requested_seq"`      // EW_ACTIVITY sequence of the call's request
-	Quorum    int         `json:"quorum,omitempty"`   // members who have to approve; zero is one
-	Approver  member.Role `json:"approver,omitempty"` // the role that they need; empty: any that may approve
+	Requested uint64      `json:"requested_seq"`        // EW_ACTIVITY sequence of the call's request
+	Quorum    int         `json:"quorum,omitempty"`     // members who have to approve; zero is one
+	Approver  member.Role `json:"approver,omitempty"`   // the role that they need; empty: any that may approve
+	FourEyes  bool        `json:"four_eyes,omitempty"`  // nobody approves what they asked for
+	StartedBy id.Member   `json:"started_by,omitempty"` // the member who started the run, and so asked for its calls
 	ExpiresAt time.Time   `json:"expires_at"`
 	Body      Shown       `json:"body"`
 }
@@ -34,6 +36,32 @@ func (Requested) Kind() string { return "approval.requested" }
 // Shown is what the person sees: exactly the arguments that the digest binds.
 type Shown struct {
 	Args json.RawMessage `json:"args"`
+}
+
+// Edited puts other arguments in the place of those that wait. Earlier votes are void. What the grants say of the new
+// arguments may differ from what they said of the old ones, so it is said again. The editor counts as having asked.
+type Edited struct {
+	Approval id.Approval `json:"approval"`
+	Call     id.Call     `json:"call"`
+	Run      id.Run      `json:"run"`
+	Replaces string      `json:"replaces"` // the digest of what waited before
+	Digest   string      `json:"digest"`
+	Grant    id.Grant    `json:"grant"`
+	Reason   string      `json:"reason"` // why the new arguments wait
+	Quorum   int         `json:"quorum,omitempty"`
+	Approver member.Role `json:"approver,omitempty"`
+	FourEyes bool        `json:"four_eyes,omitempty"`
+	By       id.Member   `json:"by"`
+	Body     Change      `json:"body"`
+}
+
+// Kind implements schemas.Event.
+func (Edited) Kind() string { return "approval.edited" }
+
+// Change is the new arguments, whole, and why.
+type Change struct {
+	Args json.RawMessage `json:"args"`
+	Note string          `json:"note,omitempty"`
 }
 
 // Voted is an approval by one of several members that the quorum needs. It counts for its digest.
@@ -58,6 +86,7 @@ type Decided struct {
 	Approved  bool        `json:"approved"`
 	By        id.Member   `json:"by"`
 	Requested uint64      `json:"requested_seq"`
+	Edited    uint64      `json:"edited_seq,omitempty"` // EW_ACTIVITY sequence of the edit that was decided on; zero: the request's own arguments
 	Body      Note        `json:"body"`
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/schemas/trigger"
 )
 
@@ -207,17 +208,52 @@ type DecideApproval struct {
 	Note     string      `json:"note,omitempty"`
 }
 
+// EditApproval puts other arguments in the place of those that wait. Digest is of what the member saw.
+type EditApproval struct {
+	Approval id.Approval     `json:"approval"`
+	Digest   string          `json:"digest"`
+	Args     json.RawMessage `json:"args"`
+	Note     string          `json:"note,omitempty"`
+}
+
+// CheckEdit asks the broker what it would say of a held call with other arguments. Requested is the call's request.
+type CheckEdit struct {
+	Run       id.Run          `json:"run"`
+	Call      id.Call         `json:"call"`
+	Requested uint64          `json:"requested_seq"`
+	Args      json.RawMessage `json:"args"`
+}
+
+// CheckedEdit is what a decision on edited arguments is about, and who has to make it. Args are as they would be sent.
+type CheckedEdit struct {
+	Args     json.RawMessage `json:"args"`
+	Digest   string          `json:"digest"`
+	Grant    id.Grant        `json:"grant"`
+	Reason   string          `json:"reason"`
+	Quorum   int             `json:"quorum,omitempty"`
+	Approver member.Role     `json:"approver,omitempty"`
+	FourEyes bool            `json:"four_eyes,omitempty"`
+}
+
 // ListApprovals asks for approvals; with Open, only those that wait.
 type ListApprovals struct {
 	Open bool `json:"open"`
 }
 
-// Approval is an approval with what became of it.
+// ShowApproval asks for one approval.
+type ShowApproval struct {
+	Approval id.Approval `json:"approval"`
+}
+
+// Approval is an approval with what became of it. After an edit, the digest, the arguments and what the grant says are
+// those of the last edit; Asked is what the agent asked for.
 type Approval struct {
 	approval.Requested
-	State string      `json:"state"` // "waiting", "approved", "denied", "expired"
-	By    string      `json:"by,omitempty"`
-	Votes []id.Member `json:"votes,omitempty"` // who approved so far, while more have to
+	State   string          `json:"state"` // "waiting", "approved", "denied", "expired"
+	By      string          `json:"by,omitempty"`
+	Votes   []id.Member     `json:"votes,omitempty"`   // who approved so far, while more have to
+	Asked   json.RawMessage `json:"asked,omitempty"`   // the arguments before anybody edited them
+	Editors []id.Member     `json:"editors,omitempty"` // who edited them, each once
 }
 
 // Approvals lists approvals, the newest first.

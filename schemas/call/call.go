@@ -49,7 +49,8 @@ type Args struct {
 	Args json.RawMessage `json:"args"`
 }
 
-// Admitted lets an executor act, once, within the permit.
+// Admitted lets an executor act, once, within the permit. When a person edited the arguments, Body has those that are
+// acted on, and the permit's digest is theirs; the request keeps what the caller asked for.
 type Admitted struct {
 	Call      id.Call     `json:"call"`
 	Run       id.Run      `json:"run"`
@@ -60,6 +61,8 @@ type Admitted struct {
 	Requested uint64      `json:"requested_seq"` // EW_ACTIVITY sequence of the request
 	Control   uint64      `json:"control_seq"`   // EW_CONTROL sequence that the decision saw
 	Permit    string      `json:"permit"`
+	Edited    uint64      `json:"edited_seq,omitempty"` // EW_ACTIVITY sequence of the approval.edited that the arguments are from; zero: the request's
+	Body      Args        `json:"body,omitzero"`
 }
 
 // Kind implements schemas.Event.
@@ -76,6 +79,7 @@ type Held struct {
 	Reason    string      `json:"reason"`
 	Quorum    int         `json:"quorum,omitempty"` // as the grant says
 	Approver  member.Role `json:"approver,omitempty"`
+	FourEyes  bool        `json:"four_eyes,omitempty"`
 	Requested uint64      `json:"requested_seq"`
 	Control   uint64      `json:"control_seq"`
 }

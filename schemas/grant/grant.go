@@ -22,6 +22,7 @@ type Created struct {
 	ApproveWhen string      `json:"approve_when,omitempty"` // CEL; for the rule "when"
 	Quorum      int         `json:"quorum,omitempty"`       // members who have to approve; zero is one
 	Approver    member.Role `json:"approver,omitempty"`     // the role that they need; empty: any that may approve
+	FourEyes    bool        `json:"four_eyes,omitempty"`    // nobody approves what they asked for: a run that they started, arguments that they edited
 	Tainted     bool        `json:"tainted,omitempty"`      // writes of a tainted run need no approval beyond the rule
 
 	Limits    Limits    `json:"limits,omitzero"`

@@ -44,6 +44,6 @@ func (s *Service) counting(tenant id.Tenant, votes []id.Member, least member.Rol
 // count leaves out of an approval the votes that do not count any more.
 func (s *Service) count(tenant id.Tenant, state *book.State) {
 	if state.Requested != nil {
-		state.Votes = s.counting(tenant, state.Votes, state.Requested.Approver)
+		state.Votes = s.counting(tenant, state.Votes, state.Waits().Approver)
 	}
 }

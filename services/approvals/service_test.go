@@ -51,9 +51,9 @@ func start(t *testing.T, life time.Duration) *house {
 	h.ask = func(method string, who rpc.Caller, q any) (json.RawMessage, error) {
 		return rpc.Ask[json.RawMessage](t.Context(), conn, schemas.Approvals, method, who, q)
 	}
-	buskit.Eventually(t, "the service answers", func() bool {
-		_, err := h.ask("approval_list", servicekit.Owner(), ask.ListApprovals{})
-		return err == nil
+	buskit.Eventually(t, "the service decides", func() bool { // it has heard who is a member
+		_, err := h.ask("approval_decide", servicekit.Owner(), ask.DecideApproval{Approval: "apr_none"})
+		return problem.CodeOf(err) == problem.NotFound
 	})
 	return h
 }

@@ -67,7 +67,9 @@ func TestWhatOthersOwnIsAskedOfThem(t *testing.T) {
 		{"GET", "/v1/runs?limit=5", ``, "runs"},
 		{"GET", "/v1/runs/run_1/timeline?after=0:0", ``, "timeline"},
 		{"GET", "/v1/approvals?open=true", ``, "approval_list"},
-		{"POST", "/v1/approvals/apr_1/decide", `{"digest":"sha256:5f0c3b","approve":true}`, "approval_decide"},
+		{"GET", "/v1/approvals/apr_1", ``, "approval_show"},
+		{"POST", "/v1/approvals/apr_1/edit", `{"digest":"sha256:5f0c3b","args":{"a":"<b>"}}`, "approval_edit"},
+		{"POST", "/v1/approvals/apr_1/decide", `{"digest":"sha256:5f0c3b+","approve":true}`, "approval_decide"},
 		{"GET", "/v1/events?after=1:2&kind=call.*", ``, "events"},
 		{"POST", "/v1/ledger/verify", ``, "verify"},
 		{"GET", "/v1/ledger/position", ``, "position"},
@@ -88,6 +90,15 @@ func TestWhatOthersOwnIsAskedOfThem(t *testing.T) {
 	c, _ := h.last("connection_define")
 	if q := c.body.(ask.DefineConnection); q.Credential != "ghp_x" || q.Connection.Connection != "con_github" || q.Connection.Credential != "" {
 		t.Errorf("%+v", q)
+	}
+	e, _ := h.last("approval_edit")
+	if q := e.body.(ask.EditApproval); q.Approval != "apr_1" || q.Digest != "sha256:5f0c3b" || !strings.Contains(string(q.Args), "b") {
+		t.Errorf("%+v", q)
+	}
+	for _, body := range []string{`{"digest":"sha256:5f0c3b"}`, `{"args":{}}`, `{"digest":"d","args":{},"approve":true}`} {
+		if got := h.call(t, h.owner, "POST", "/v1/approvals/apr_1/edit", body); got.status != 400 {
+			t.Errorf("%s: %+v", body, got)
+		}
 	}
 	// What they refuse comes through as it is.
 	if got := h.call(t, h.owner, "POST", "/v1/runs", `{"agent":"nobody","prompt":"x"}`); got.status != 404 || got.header.Get("Content-Type") != "application/problem+json" {

@@ -143,6 +143,55 @@ func TestDecisionIsAboutWhatThePageShowed(t *testing.T) {
 	}
 }
 
+// The page of one approval offers its arguments for editing; what comes back is what they meant, and what changed is
+// shown with both versions.
+func TestEditInTheConsole(t *testing.T) {
+	h := start(t)
+	h.wait(aWaiting(`{"owner":"acme","repo":"web","body":"one\ntwo \u003cb\u003e \u202e\u2028x"}`))
+	cookie := h.session(t)
+	got := h.browse(t, "/approvals/apr_1", cookie)
+	checkInert(t, "the form", got.body)
+	for _, want := range []string{`name="digest" value="sha256:5f0c3b"`, `two &lt;b&gt; \u202e\u2028x`, `for="edit-args"`} {
+		if !strings.Contains(got.body, want) {
+			t.Errorf("no %s in %s", want, got.body)
+		}
+	}
+	edit := url.Values{"digest": {"sha256:5f0c3b"}, "args": {`{"owner":"acme","repo":"web","body":"one\n2 <script>"}`}, "note": {"shorter"}}
+	if got := h.submit(t, "/approvals/apr_1/edit", "https://evil.example", edit, cookie); got.status != 403 {
+		t.Errorf("from another site: %+v", got)
+	}
+	got = h.submit(t, "/approvals/apr_1/edit", h.base, edit, cookie)
+	q, _ := h.last("approval_edit")
+	if e := q.body.(ask.EditApproval); got.status != 303 || got.header.Get("Location") != "/approvals/apr_1" || e.Note != "shorter" || string(e.Args) != edit.Get("args") && !strings.Contains(string(e.Args), "script") {
+		t.Errorf("%+v: %+v", got, q)
+	}
+	for _, path := range []string{"/approvals/apr_1", "/approvals"} {
+		got = h.browse(t, path, cookie)
+		checkInert(t, path, got.body)
+		for _, want := range []string{"mem_owner", `<del><span class="sign">- </span>two &lt;b&gt; \u{202E}\u{2028}x</del>`, `<ins><span class="sign">+ </span>2 &lt;script&gt;</ins>`, `<span class="same">one</span>`, `value="sha256:5f0c3b&#43;"`} {
+			if !strings.Contains(got.body, want) {
+				t.Errorf("%s has no %s in %s", path, want, got.body)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		form url.Values
+		want int
+	}{
+		"an old page":          {edit, 409},
+		"no JSON":              {url.Values{"digest": {"sha256:5f0c3b+"}, "args": {`{"a":`}}, 400},
+		"a very large form":    {url.Values{"digest": {"sha256:5f0c3b+"}, "args": {`{"a":"` + strings.Repeat("x", 1<<20) + `"}`}}, 413},
+		"nothing to put it in": {url.Values{}, 400},
+	} {
+		if got := h.submit(t, "/approvals/apr_1/edit", h.base, c.form, cookie); got.status != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if got := h.browse(t, "/approvals/apr_none", cookie); got.status != 404 {
+		t.Error(got)
+	}
+}
+
 func TestArgumentsNamedTwiceAreShownAsTheyAre(t *testing.T) {
 	h := start(t)
 	h.wait(aWaiting(`{"owner":"acme","repo":"web","repo":"secrets"}`))
@@ -160,7 +209,10 @@ func TestAuditorsSeeAndDoNotDecide(t *testing.T) {
 	if got := h.browse(t, "/approvals", cookie); got.status != 200 || strings.Contains(got.body, `value="approve"`) {
 		t.Error(got)
 	}
-	for _, path := range []string{"/approvals/apr_1/decide", "/runs/run_1/cancel"} {
+	if got := h.browse(t, "/approvals/apr_1", cookie); got.status != 200 || strings.Contains(got.body, "<textarea") {
+		t.Error(got)
+	}
+	for _, path := range []string{"/approvals/apr_1/decide", "/approvals/apr_1/edit", "/runs/run_1/cancel"} {
 		if got := h.submit(t, path, h.base, url.Values{"digest": {"sha256:5f0c3b"}, "decision": {"approve"}}, cookie); got.status != 403 {
 			t.Error(got)
 		}

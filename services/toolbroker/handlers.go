@@ -59,7 +59,7 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 	case approval.Decided:
 		run, c, a.seq, a.approval = ev.Run, ev.Call, ev.Requested, ev.Approval
 		if ev.Approved {
-			a.approved = ev.Digest
+			a.approved, a.edited = ev.Digest, ev.Edited
 		} else {
 			a.refusal = problem.New(problem.Denied, "%s said no", ev.By)
 		}
@@ -93,7 +93,28 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 	}
 	a.request = *state.Requested
 	a.request.NotAfter = time.Time{} // waiting for a person does not count
+	if a.edited != 0 {
+		if err := s.takeEdit(ctx, &a); err != nil {
+			return err
+		}
+	}
 	return s.decide(ctx, a)
+}
+
+// takeEdit puts the arguments that a person edited in the place of those that were asked for. That they are what was
+// approved is not taken on trust: the decision that follows computes their digest.
+func (s *Service) takeEdit(ctx context.Context, a *question) error {
+	stored, err := s.deps.Log.ReadAt(ctx, schemas.Activity, a.edited)
+	if err != nil && problem.CodeOf(err) != problem.NotFound {
+		return err
+	}
+	edit, err := eventlog.Decode[approval.Edited](stored)
+	if err != nil || stored.At.Tenant != a.tenant || stored.At.Key != string(a.approval) || edit.Call != a.request.Call {
+		a.refusal = problem.New(problem.Conflict, "the decision names an edit that is not of this call; ask again")
+		return nil
+	}
+	a.request.Body.Args, a.request.ArgsDigest = edit.Body.Args, permit.Digest(edit.Body.Args)
+	return nil
 }
 
 // question is one call at the moment of its decision.
@@ -104,6 +125,7 @@ type question struct {
 	cause       id.Event
 	correlation string
 	approval    id.Approval
+	edited      uint64         // the approval.edited that request's arguments are from; zero: its own
 	approved    string         // the digest that was approved
 	voters      []id.Member    // who approved it
 	quorum      int            // how many of them have to be members still
@@ -153,11 +175,15 @@ func (s *Service) decide(ctx context.Context, a question) error {
 			return err
 		}
 		draft.Route = known.Tool.Route
-		ev = call.Admitted{Call: r.Call, Run: r.Run, Tool: r.Tool, Route: known.Tool.Route, Grant: d.GrantID(), Approval: a.approval,
-			Requested: a.seq, Control: control, Permit: text}
+		admitted := call.Admitted{Call: r.Call, Run: r.Run, Tool: r.Tool, Route: known.Tool.Route, Grant: d.GrantID(), Approval: a.approval,
+			Requested: a.seq, Control: control, Permit: text, Edited: a.edited}
+		if a.edited != 0 {
+			admitted.Body = r.Body
+		}
+		ev = admitted
 	case policy.Hold:
 		ev = call.Held{Call: r.Call, Run: r.Run, Agent: r.Agent, Tool: r.Tool, Grant: d.GrantID(), Digest: d.Digest, Reason: d.Reason,
-			Quorum: d.Grant.Quorum, Approver: d.Grant.Approver, Requested: a.seq, Control: control}
+			Quorum: d.Grant.Quorum, Approver: d.Grant.Approver, FourEyes: d.Grant.FourEyes, Requested: a.seq, Control: control}
 	default:
 		ev = call.Refused{Call: r.Call, Run: r.Run, Tool: r.Tool, Grant: d.GrantID(), Approval: a.approval, Code: string(d.Code), Reason: d.Reason, Control: control}
 	}

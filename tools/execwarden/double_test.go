@@ -83,6 +83,8 @@ func newDouble(requests string) *double {
 		"GET /v1/runs/{id}/timeline":     d.timeline,
 		"POST /v1/runs/{id}/cancel":      d.cancel,
 		"GET /v1/approvals":              d.approvalList,
+		"GET /v1/approvals/{id}":         d.approval,
+		"POST /v1/approvals/{id}/edit":   d.edit,
 		"POST /v1/approvals/{id}/decide": d.decide,
 		"GET /v1/events":                 d.eventPage,
 		"POST /v1/ledger/verify":         d.verify,
@@ -423,6 +425,42 @@ func (d *double) decide(r *http.Request) (any, error) {
 		v.State, v.By = map[bool]string{true: "approved", false: "denied"}[*in.Approve], "mem_owner"
 		d.say(v.Run, "mem_owner", approval.Decided{Approval: v.Approval, Run: v.Run, Approved: *in.Approve, By: "mem_owner", Body: approval.Note{Note: in.Note}})
 		d.say(v.Run, "service:agentloop", run.Completed{Run: v.Run, Steps: 2, Body: run.Result{Text: "commented"}})
+		return *v, nil
+	}
+	return nil, problem.New(problem.NotFound, "there is no approval %s", r.PathValue("id"))
+}
+
+func (d *double) approval(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, v := range d.approvals {
+		if string(v.Approval) == r.PathValue("id") {
+			return v, nil
+		}
+	}
+	return nil, problem.New(problem.NotFound, "there is no approval %s", r.PathValue("id"))
+}
+
+func (d *double) edit(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var in struct {
+		Digest, Note string
+		Args         json.RawMessage
+	}
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Args) == 0 {
+		return nil, problem.New(problem.Invalid, "an edit has args")
+	}
+	for i := range d.approvals {
+		v := &d.approvals[i]
+		if string(v.Approval) != r.PathValue("id") {
+			continue
+		}
+		if in.Digest != v.Digest {
+			return nil, problem.New(problem.Conflict, "the edit is of something else than what waits; look at it again")
+		}
+		v.Asked, v.Body.Args, v.Digest, v.Editors = v.Body.Args, in.Args, "sha256:def", []id.Member{"mem_owner"}
+		d.say(v.Run, "mem_owner", approval.Edited{Approval: v.Approval, Run: v.Run, By: "mem_owner", Body: approval.Change{Args: in.Args}})
 		return *v, nil
 	}
 	return nil, problem.New(problem.NotFound, "there is no approval %s", r.PathValue("id"))

@@ -1,6 +1,7 @@
 package book_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -22,7 +23,8 @@ var (
 )
 
 func opened(quorum int, role member.Role) approval.Requested {
-	return approval.Requested{Approval: "apr_1", Call: "call_1", Run: "run_1", Digest: "right", Quorum: quorum, Approver: role, Requested: 7, ExpiresAt: now.Add(time.Hour)}
+	return approval.Requested{Approval: "apr_1", Call: "call_1", Run: "run_1", Digest: "right", Quorum: quorum, Approver: role, Requested: 7, ExpiresAt: now.Add(time.Hour),
+		StartedBy: "mem_a", Body: approval.Shown{Args: json.RawMessage(`{"of":"right"}`)}}
 }
 
 // machine is one approval and whatever members, clocks and repeated deliveries do to it.
@@ -30,6 +32,10 @@ type machine struct {
 	state    book.State
 	shadow   *book.Book
 	quorum   int
+	fourEyes bool
+	digest   string // what waits
+	editors  map[id.Member]bool
+	edited   uint64 // sequence of the last edit
 	at       time.Time
 	seq      uint64
 	voted    map[id.Member]bool
@@ -45,28 +51,33 @@ func (m *machine) apply(ev schemas.Event) {
 
 func TestMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &machine{shadow: book.New(), quorum: rapid.IntRange(0, 3).Draw(t, "quorum"), at: now, voted: map[id.Member]bool{}}
+		m := &machine{shadow: book.New(), quorum: rapid.IntRange(0, 3).Draw(t, "quorum"), fourEyes: rapid.Bool().Draw(t, "four eyes"), digest: "right",
+			editors: map[id.Member]bool{}, at: now, voted: map[id.Member]bool{}}
 		var said []schemas.Event
 		say := func(ev schemas.Event) { said = append(said, ev); m.apply(ev) }
-		say(opened(m.quorum, ""))
+		first := opened(m.quorum, "")
+		first.FourEyes = m.fourEyes
+		say(first)
 		t.Repeat(map[string]func(*rapid.T){
 			"decide": func(t *rapid.T) {
 				by := rapid.SampledFrom(members).Draw(t, "member")
-				q := ask.DecideApproval{Approval: "apr_1", Digest: rapid.SampledFrom([]string{"right", "right", "right", "wrong", ""}).Draw(t, "digest"), Approve: rapid.Bool().Draw(t, "approve")}
+				q := ask.DecideApproval{Approval: "apr_1", Digest: rapid.SampledFrom([]string{m.digest, m.digest, m.digest, "right", "edit 1", "wrong", ""}).Draw(t, "digest"), Approve: rapid.Bool().Draw(t, "approve")}
 				ev, err := m.state.Decide(q, book.Decider{Member: by, Role: member.Approver}, m.at)
 				over := m.at.After(now.Add(time.Hour)) || m.expired
 				switch ev := ev.(type) {
 				case nil:
 					repeats := m.decision != nil && m.decision.By == by && m.decision.Approved == q.Approve || q.Approve && m.voted[by]
-					if err == nil && !(repeats && q.Digest == "right") {
+					if err == nil && !(repeats && q.Digest == m.digest) {
 						t.Fatalf("%+v by %s is taken for a repetition", q, by)
 					}
 				case approval.Decided:
 					switch {
-					case m.decision != nil || over || q.Digest != "right":
+					case m.decision != nil || over || q.Digest != m.digest:
 						t.Fatalf("decided by %+v, decision before %+v, over %v", q, m.decision, over)
-					case ev.Digest != "right" || ev.By != by || ev.Approved != q.Approve || ev.Requested != 7 || ev.Call != "call_1":
+					case ev.Digest != m.digest || ev.Edited != m.edited || ev.By != by || ev.Approved != q.Approve || ev.Requested != 7 || ev.Call != "call_1":
 						t.Fatalf("%+v", ev)
+					case q.Approve && m.fourEyes && (by == "mem_a" || m.editors[by]):
+						t.Fatalf("%s approves what they asked for", by)
 					case q.Approve && len(m.voted)+1 < m.quorum:
 						t.Fatalf("approved by %d of %d", len(m.voted)+1, m.quorum)
 					case q.Approve && m.voted[by]:
@@ -75,11 +86,36 @@ func TestMachine(t *testing.T) {
 					m.decision = &ev
 					say(ev)
 				case approval.Voted:
-					if m.decision != nil || over || q.Digest != "right" || !q.Approve || m.voted[by] || ev.By != by || ev.Digest != "right" {
+					if m.decision != nil || over || q.Digest != m.digest || !q.Approve || m.voted[by] || ev.By != by || ev.Digest != m.digest ||
+						m.fourEyes && (by == "mem_a" || m.editors[by]) {
 						t.Fatalf("%+v is a vote", q)
 					}
 					m.voted[by] = true
 					say(ev)
+				}
+			},
+			"edit": func(t *rapid.T) {
+				by := rapid.SampledFrom(members).Draw(t, "member")
+				q := ask.EditApproval{Approval: "apr_1", Digest: rapid.SampledFrom([]string{m.digest, m.digest, m.digest, "right", ""}).Draw(t, "digest")}
+				to := rapid.SampledFrom([]string{"right", "edit 1", "edit 2"}).Draw(t, "to")
+				who := book.Decider{Member: by, Role: member.Approver}
+				over := m.decision != nil || m.expired || m.at.After(now.Add(time.Hour))
+				if err := m.state.MayEdit(q, who, m.at); err != nil {
+					if !over && q.Digest == m.digest && m.state.Edits < 50 {
+						t.Fatal(err)
+					}
+					return
+				}
+				ev, err := m.state.Edit(q, ask.CheckedEdit{Digest: to, Quorum: m.quorum, FourEyes: m.fourEyes, Args: json.RawMessage(`{"of":"` + to + `"}`)}, who)
+				switch {
+				case over:
+					t.Fatal("edited after the end")
+				case err != nil && q.Digest == m.digest, ev != nil && q.Digest != m.digest, ev == nil && err == nil && to != m.digest:
+					t.Fatalf("%+v to %s gives %+v, %v", q, to, ev, err)
+				case ev != nil:
+					m.digest, m.voted, m.editors[by] = to, map[id.Member]bool{}, true // voters are on the final digest
+					say(ev)
+					m.edited = m.seq
 				}
 			},
 			"expire": func(*rapid.T) {
@@ -103,7 +139,7 @@ func TestMachine(t *testing.T) {
 			"a stray event": func(t *rapid.T) { // a second end that somebody wrote: recorded, and of no effect
 				if m.decision != nil || m.expired {
 					m.apply(rapid.SampledFrom([]schemas.Event{approval.Expired{Approval: "apr_1"}, approval.Decided{Approval: "apr_1", Approved: true, By: "mem_x"},
-						approval.Decided{Approval: "apr_1", By: "mem_x"}, opened(0, "")}).Draw(t, "stray"))
+						approval.Decided{Approval: "apr_1", By: "mem_x"}, approval.Edited{Approval: "apr_1", Digest: "late", By: "mem_x"}, opened(0, "")}).Draw(t, "stray"))
 					said = append(said, approval.Expired{Approval: "apr_1"})
 				}
 			},
@@ -119,6 +155,9 @@ func TestMachine(t *testing.T) {
 				}
 				if got := m.state.Word(m.at); got != want {
 					t.Fatalf("it is %s, want %s", got, want)
+				}
+				if got := m.state.Show(m.at); got.Digest != m.digest || string(got.Body.Args) != `{"of":"`+m.digest+`"}` || (len(got.Asked) > 0) != (m.edited > 0) || len(got.Editors) != len(m.editors) {
+					t.Fatalf("%+v is shown, and %s waits", got, m.digest)
 				}
 				open := m.shadow.List("tnt_a", true, m.at)
 				due := m.shadow.DueAt(m.at)

@@ -88,6 +88,8 @@ func (a *API) routes() []route {
 		{"GET /v1/runs/{id}/timeline", anyRole, answer(a.timeline), 0},
 		{"POST /v1/runs/{id}/cancel", member.Role.MayApprove, answer(a.cancelRun), 0},
 		{"GET /v1/approvals", anyRole, answer(a.approvals), 0},
+		{"GET /v1/approvals/{id}", anyRole, answer(a.approval), 0},
+		{"POST /v1/approvals/{id}/edit", member.Role.MayApprove, answer(a.editApproval), 0},
 		{"POST /v1/approvals/{id}/decide", member.Role.MayApprove, answer(a.decide), 0},
 
 		{"GET /v1/events", anyRole, answer(a.events), 0},

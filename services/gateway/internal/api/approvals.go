@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 
@@ -26,6 +27,35 @@ func (a *API) approvals(r *http.Request, who auth.Identity, _ []byte) (ask.Appro
 		list.Approvals = []ask.Approval{}
 	}
 	return list, err
+}
+
+func (a *API) approval(r *http.Request, who auth.Identity, _ []byte) (ask.Approval, error) {
+	approval, err := minted[id.Approval](r)
+	if err != nil {
+		return ask.Approval{}, err
+	}
+	return a.Peers.Approval(r.Context(), who, approval)
+}
+
+type edit struct {
+	Digest string          `json:"digest"`
+	Args   json.RawMessage `json:"args"`
+	Note   string          `json:"note,omitempty"`
+}
+
+func (a *API) editApproval(r *http.Request, who auth.Identity, body []byte) (ask.Approval, error) {
+	approval, err := minted[id.Approval](r)
+	if err != nil {
+		return ask.Approval{}, err
+	}
+	in, err := read[edit](r, body)
+	if err != nil {
+		return ask.Approval{}, err
+	}
+	if in.Digest == "" || len(in.Args) == 0 {
+		return ask.Approval{}, problem.New(problem.Invalid, "an edit has args, whole, and the digest of what was looked at")
+	}
+	return a.Peers.EditApproval(r.Context(), who, ask.EditApproval{Approval: approval, Digest: in.Digest, Args: in.Args, Note: in.Note})
 }
 
 // decision has no default: an approval that was left out by mistake must not be one.

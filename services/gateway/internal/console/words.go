@@ -41,7 +41,7 @@ func words(ev schemas.Event) (text, tone string) {
 	case call.Requested:
 		return e.Tool + " " + legible(e.Body.Args), plain
 	case call.Admitted:
-		return e.Tool + " is let through, under " + string(e.Grant), plain
+		return sentence.Admitted(e), plain
 	case call.Held:
 		return e.Tool + " waits for a person: " + e.Reason, waits
 	case call.Refused:
@@ -61,6 +61,8 @@ func words(ev schemas.Event) (text, tone string) {
 		return e.Tool + " answered after its outcome was decided", waits
 	case approval.Requested:
 		return e.Tool + " asks for approval: " + e.Reason, waits
+	case approval.Edited:
+		return sentence.Because(string(e.By)+" edits the arguments", legible(e.Body.Args)), waits
 	case approval.Voted:
 		return sentence.Because(string(e.By)+" approves, and more have to", e.Body.Note), waits
 	case approval.Decided:

@@ -196,6 +196,16 @@ func (p *Peers) Approvals(ctx context.Context, who auth.Identity, q ask.ListAppr
 	return rpc.Ask[ask.Approvals](ctx, p.conn, schemas.Approvals, "approval_list", who.Caller(), q)
 }
 
+// Approval asks approvals for one. Problems: not_found.
+func (p *Peers) Approval(ctx context.Context, who auth.Identity, which id.Approval) (ask.Approval, error) {
+	return rpc.Ask[ask.Approval](ctx, p.conn, schemas.Approvals, "approval_show", who.Caller(), ask.ShowApproval{Approval: which})
+}
+
+// EditApproval asks approvals, which asks the broker.
+func (p *Peers) EditApproval(ctx context.Context, who auth.Identity, q ask.EditApproval) (ask.Approval, error) {
+	return rpc.Ask[ask.Approval](ctx, p.conn, schemas.Approvals, "approval_edit", who.Caller(), q)
+}
+
 // Decide asks approvals.
 func (p *Peers) Decide(ctx context.Context, who auth.Identity, q ask.DecideApproval) (ask.Approval, error) {
 	return rpc.Ask[ask.Approval](ctx, p.conn, schemas.Approvals, "approval_decide", who.Caller(), q)

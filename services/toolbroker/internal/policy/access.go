@@ -110,6 +110,9 @@ func describe(g Grant, t Tool) (word, text string) {
 	if g.Quorum > 1 {
 		bounds = append(bounds, fmt.Sprintf("by %d members", g.Quorum))
 	}
+	if g.FourEyes {
+		bounds = append(bounds, "by somebody else than who asked")
+	}
 	for _, l := range []struct {
 		n    int
 		what string

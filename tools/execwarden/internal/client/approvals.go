@@ -2,11 +2,11 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
 
-	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/id"
 )
@@ -17,21 +17,18 @@ func (c *Client) Approvals(ctx context.Context, open bool) ([]ask.Approval, erro
 	return list.Approvals, err
 }
 
-// Approval finds one approval among those that the server lists: all that wait, as far as its list goes, then the
-// newest of all.
+// Approval shows one approval. Problems: not_found.
 func (c *Client) Approval(ctx context.Context, which id.Approval) (ask.Approval, error) {
-	for _, open := range []bool{true, false} {
-		list, err := c.Approvals(ctx, open)
-		if err != nil {
-			return ask.Approval{}, err
-		}
-		for _, a := range list {
-			if a.Approval == which {
-				return a, nil
-			}
-		}
-	}
-	return ask.Approval{}, problem.New(problem.NotFound, "approval %s is not among those that wait, nor among the newest; `execwarden approvals --all` lists them, and the ledger has the others: execwarden events tail --no-follow --kind 'approval.*'", which)
+	return get[ask.Approval](ctx, c, "/v1/approvals/"+segment(string(which)), nil)
+}
+
+// EditApproval puts other arguments in the place of those that wait. digest is of what was looked at.
+func (c *Client) EditApproval(ctx context.Context, which id.Approval, digest string, args json.RawMessage, note string) (ask.Approval, error) {
+	return send[ask.Approval](ctx, c, http.MethodPost, "/v1/approvals/"+segment(string(which))+"/edit", nil, struct {
+		Digest string          `json:"digest"`
+		Args   json.RawMessage `json:"args"`
+		Note   string          `json:"note,omitempty"`
+	}{digest, args, note})
 }
 
 // Decide decides on an approval. digest is of what was looked at: the server refuses another.

@@ -25,6 +25,7 @@ type grantFields struct {
 	ApproveWhen string              `yaml:"approve_when"`
 	Quorum      int                 `yaml:"quorum"`
 	Approver    member.Role         `yaml:"approver"`
+	FourEyes    bool                `yaml:"four_eyes"`
 	Tainted     bool                `yaml:"tainted"`
 	Limits      limitFields         `yaml:"limits"`
 	ExpiresAt   string              `yaml:"expires_at"`
@@ -45,7 +46,7 @@ func buildGrant(d *document) (r Resource) {
 	def := grant.Created{
 		Grant: named[id.Grant](d), Agent: referTo[id.Agent](d, &r, Agent, "$.agent", f.Agent), Verdict: f.Verdict,
 		Selector:  grant.Selector{Tool: f.Tool, Methods: f.Methods, Effects: f.Effects, Repos: f.Repos},
-		Condition: f.Condition, Approval: f.Approval, ApproveWhen: f.ApproveWhen, Quorum: f.Quorum, Approver: f.Approver, Tainted: f.Tainted,
+		Condition: f.Condition, Approval: f.Approval, ApproveWhen: f.ApproveWhen, Quorum: f.Quorum, Approver: f.Approver, FourEyes: f.FourEyes, Tainted: f.Tainted,
 		Limits: grant.Limits{Calls: f.Limits.Calls, PerRun: f.Limits.PerRun, PerMinute: f.Limits.PerMinute, AtOnce: f.Limits.AtOnce}, ExpiresAt: d.time("$.expires_at", f.ExpiresAt),
 	}
 	d.notEmpty("$.repos", len(f.Repos))

@@ -112,6 +112,8 @@ func happened(ev schemas.Event) (string, Tone) {
 		return sentence.Because("cancelled", e.Reason), Bad
 	case approval.Requested:
 		return sentence.Because(fmt.Sprintf("%s: %s waits for a person", e.Approval, e.Tool), e.Reason), Waits
+	case approval.Edited:
+		return sentence.Because(fmt.Sprintf("%s: %s edits the arguments", e.Approval, e.By), string(e.Body.Args)), Waits
 	case approval.Voted:
 		return sentence.Because(fmt.Sprintf("%s: %s approves, and more have to", e.Approval, e.By), e.Body.Note), Waits
 	case approval.Decided:
@@ -135,7 +137,7 @@ func called(ev schemas.Event) (string, Tone) {
 	case call.Requested:
 		return e.Tool + " " + string(e.Body.Args), Plain
 	case call.Admitted:
-		return fmt.Sprintf("%s is let through, under %s", e.Tool, e.Grant), Plain
+		return sentence.Admitted(e), Plain
 	case call.Held:
 		return sentence.Because(e.Tool+" is held", e.Reason), Waits
 	case call.Refused:
