@@ -99,7 +99,7 @@ var samples = []struct {
 
 	{string(runA), "", call.Requested{Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", ArgsDigest: digestA, Effect: string(callA), Parent: "call_00ff", NotAfter: at.Add(time.Minute), Taint: []string{"hook_github"}, Hint: "ew.hint.v1.runtime.0." + string(callA), Body: call.Args{Args: args}}},
 	{string(runA), "", call.Held{Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, Requested: 41, Control: 12}},
-	{string(runA), call.Upstream, call.Admitted{Call: callA, Run: runA, Tool: "github.add_issue_comment", Route: call.Upstream, Grant: "grt_comment", Approval: approveA, Requested: 41, Control: 12, Permit: "key_1a2b3c.eyJhdWQiOiJ1cHN0cmVhbSJ9.c2ln", Edited: 44, Body: call.Args{Args: args}}},
+	{string(runA), call.Upstream, call.Admitted{Call: callA, Run: runA, Tool: "github.add_issue_comment", Route: call.Upstream, Grant: "grt_comment", Approval: approveA, Requested: 41, Control: 12, Permit: "key_1a2b3c.eyJhdWQiOiJ1cHN0cmVhbSJ9.c2ln", Edited: 44, ForRun: digestA, Body: call.Args{Args: args}}},
 	{string(runA), "", call.Refused{Call: callA, Run: runA, Tool: "github.add_issue_comment", Grant: "grt_comment", Approval: approveA, Code: "denied", Reason: "mem_owner said no", Control: 12}},
 	{string(runA), call.Upstream, call.Finished{Call: callA, Run: runA, Tool: "github.add_issue_comment", ToolError: true, Recovered: true, Taint: []string{"con_github"}, Body: call.Result{Result: result}}},
 	{string(runA), call.Upstream, call.Failed{Call: callA, Run: runA, Tool: "github.add_issue_comment", Code: "upstream_error", Message: "GitHub did not answer the call"}},
@@ -109,8 +109,8 @@ var samples = []struct {
 
 	{string(approveA), "", approval.Requested{Approval: approveA, Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, StartedBy: "mem_owner", Requested: 41, ExpiresAt: at.AddDate(0, 0, 1), Body: approval.Shown{Args: args}}},
 	{string(approveA), "", approval.Edited{Approval: approveA, Call: callA, Run: runA, Replaces: digestA, Digest: digestA, Grant: "grt_comment", Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, By: "mem_owner", Body: approval.Change{Args: args, Note: "politer"}}},
-	{string(approveA), "", approval.Voted{Approval: approveA, Call: callA, Run: runA, Digest: digestA, By: "mem_owner", Body: approval.Note{Note: "fine"}}},
-	{string(approveA), "", approval.Decided{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Approved: true, By: "mem_owner", Requested: 41, Edited: 44, Body: approval.Note{Note: "fine"}}},
+	{string(approveA), "", approval.Voted{Approval: approveA, Call: callA, Run: runA, Digest: digestA, By: "mem_owner", ForRun: true, Body: approval.Note{Note: "fine"}}},
+	{string(approveA), "", approval.Decided{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Approved: true, By: "mem_owner", Requested: 41, Edited: 44, ForRun: true, Body: approval.Note{Note: "fine"}}},
 	{string(approveA), "", approval.Expired{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Requested: 41}},
 
 	{string(runA), "", script.Started{Call: callA, Run: runA, Attempt: 1, Seed: 18446744073709551615, NowMS: 1796040000123}},

@@ -38,11 +38,22 @@ func Answered(e run.ModelCompleted) string {
 	return strings.Join(parts, " ")
 }
 
+// Approved says how long an approval counts.
+func Approved(forRun bool) string {
+	if forRun {
+		return "approved for the rest of the run"
+	}
+	return "approved"
+}
+
 // Admitted says that a call is let through.
 func Admitted(e call.Admitted) string {
 	text := e.Tool + " is let through, under " + string(e.Grant)
 	if e.Edited != 0 {
 		text += ", with arguments that a person edited"
+	}
+	if e.ForRun != "" {
+		text += "; so will be calls like it, for the rest of the run"
 	}
 	return text
 }

@@ -71,13 +71,15 @@ type Voted struct {
 	Run      id.Run      `json:"run"`
 	Digest   string      `json:"digest"`
 	By       id.Member   `json:"by"`
+	ForRun   bool        `json:"for_run,omitempty"`
 	Body     Note        `json:"body"`
 }
 
 // Kind implements schemas.Event.
 func (Voted) Kind() string { return "approval.voted" }
 
-// Decided is the decision: a member's denial, or the approval that completed the quorum.
+// Decided is the decision: a member's denial, or the approval that completed the quorum. One for the run lets later calls
+// of the run through without asking, as long as they are of the same tool, method and repository, under the same grant.
 type Decided struct {
 	Approval  id.Approval `json:"approval"`
 	Call      id.Call     `json:"call"`
@@ -87,6 +89,7 @@ type Decided struct {
 	By        id.Member   `json:"by"`
 	Requested uint64      `json:"requested_seq"`
 	Edited    uint64      `json:"edited_seq,omitempty"` // EW_ACTIVITY sequence of the edit that was decided on; zero: the request's own arguments
+	ForRun    bool        `json:"for_run,omitempty"`
 	Body      Note        `json:"body"`
 }
 

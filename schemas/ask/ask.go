@@ -205,6 +205,7 @@ type DecideApproval struct {
 	Approval id.Approval `json:"approval"`
 	Digest   string      `json:"digest"`
 	Approve  bool        `json:"approve"`
+	ForRun   bool        `json:"for_run,omitempty"` // later calls of the run like it, too: for members who may make grants
 	Note     string      `json:"note,omitempty"`
 }
 
@@ -251,6 +252,7 @@ type Approval struct {
 	approval.Requested
 	State   string          `json:"state"` // "waiting", "approved", "denied", "expired"
 	By      string          `json:"by,omitempty"`
+	ForRun  bool            `json:"for_run,omitempty"` // approved for the rest of the run
 	Votes   []id.Member     `json:"votes,omitempty"`   // who approved so far, while more have to
 	Asked   json.RawMessage `json:"asked,omitempty"`   // the arguments before anybody edited them
 	Editors []id.Member     `json:"editors,omitempty"` // who edited them, each once

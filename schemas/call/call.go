@@ -62,6 +62,7 @@ type Admitted struct {
 	Control   uint64      `json:"control_seq"`   // EW_CONTROL sequence that the decision saw
 	Permit    string      `json:"permit"`
 	Edited    uint64      `json:"edited_seq,omitempty"` // EW_ACTIVITY sequence of the approval.edited that the arguments are from; zero: the request's
+	ForRun    string      `json:"for_run,omitempty"`    // what later calls of the run may be and need no new approval, as a digest; empty: this call only
 	Body      Args        `json:"body,omitzero"`
 }
 

@@ -134,6 +134,18 @@ func TestDecisionIsAboutWhatThePageShowed(t *testing.T) {
 	if d := q.body.(ask.DecideApproval); got.status != 303 || d.Approve || d.Note != "no" || q.who.Actor != "mem_owner" {
 		t.Errorf("%+v: %+v", got, q)
 	}
+	h.wait(aWaiting(`{}`))
+	h.mu.Lock()
+	h.approvals = h.approvals[1:]
+	h.mu.Unlock()
+	got = h.submit(t, "/approvals/apr_1/decide", h.base, url.Values{"digest": {"sha256:5f0c3b"}, "decision": {"approve_for_run"}}, cookie)
+	q, _ = h.last("approval_decide")
+	if d := q.body.(ask.DecideApproval); got.status != 303 || !d.Approve || !d.ForRun {
+		t.Errorf("%+v: %+v", got, q)
+	}
+	h.mu.Lock()
+	h.approvals[0].State = "denied"
+	h.mu.Unlock()
 	if got := h.browse(t, "/approvals", cookie); !strings.Contains(got.body, "Nothing waits") || !strings.Contains(got.body, "denied") {
 		t.Error(got.body)
 	}
@@ -197,6 +209,19 @@ func TestArgumentsNamedTwiceAreShownAsTheyAre(t *testing.T) {
 	h.wait(aWaiting(`{"owner":"acme","repo":"web","repo":"secrets"}`))
 	got := h.browse(t, "/approvals", h.session(t))
 	if strings.Contains(got.body, "acme/web") || !strings.Contains(got.body, "secrets") || !strings.Contains(got.body, "<details open>") {
+		t.Error(got.body)
+	}
+}
+
+// Who may not grant is not offered an approval for the rest of the run.
+func TestApproversAreNotOfferedTheRun(t *testing.T) {
+	h := start(t)
+	h.wait(aWaiting(`{}`))
+	if got := h.browse(t, "/approvals", h.session(t)); !strings.Contains(got.body, "approve_for_run") {
+		t.Error("an owner is not offered it")
+	}
+	h.owner = h.token(t, auth.MainTenant, member.Approver, time.Time{})
+	if got := h.browse(t, "/approvals", h.session(t)); strings.Contains(got.body, "approve_for_run") || !strings.Contains(got.body, `value="approve"`) {
 		t.Error(got.body)
 	}
 }

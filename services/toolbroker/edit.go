@@ -30,9 +30,9 @@ func (s *Service) checkEdit(ctx context.Context, who rpc.Caller, q ask.CheckEdit
 		return ask.CheckedEdit{}, problem.New(problem.Conflict, "the call does not wait for a person any more")
 	}
 	r := *state.Requested
-	before, beforeErr := s.approvedBefore(ctx, question{tenant: who.Tenant, request: r})
-	d := policy.Decide(s.state.Known(who.Tenant, r.Agent, r.Tool), policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, Before: before}, &s.conditions, s.now())
-	if err := beforeErr(); err != nil {
+	earlier := s.approvedEarlier(ctx, who.Tenant, r.Run)
+	d := policy.Decide(s.state.Known(who.Tenant, r.Agent, r.Tool), policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, Before: earlier.under, Passed: earlier.forRun}, &s.conditions, s.now())
+	if err := earlier.failed(); err != nil {
 		return ask.CheckedEdit{}, err
 	}
 	out := ask.CheckedEdit{Args: args, Digest: d.Digest, Grant: d.GrantID(), Reason: d.Reason}

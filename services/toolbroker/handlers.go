@@ -59,7 +59,7 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 	case approval.Decided:
 		run, c, a.seq, a.approval = ev.Run, ev.Call, ev.Requested, ev.Approval
 		if ev.Approved {
-			a.approved, a.edited = ev.Digest, ev.Edited
+			a.approved, a.edited, a.forRun = ev.Digest, ev.Edited, ev.ForRun
 		} else {
 			a.refusal = problem.New(problem.Denied, "%s said no", ev.By)
 		}
@@ -114,6 +114,7 @@ func (s *Service) takeEdit(ctx context.Context, a *question) error {
 		return nil
 	}
 	a.request.Body.Args, a.request.ArgsDigest = edit.Body.Args, permit.Digest(edit.Body.Args)
+	a.quorum = max(edit.Quorum, 1) // of the grant that the edited arguments fall under
 	return nil
 }
 
@@ -129,6 +130,7 @@ type question struct {
 	approved    string         // the digest that was approved
 	voters      []id.Member    // who approved it
 	quorum      int            // how many of them have to be members still
+	forRun      bool           // and later calls of the run like it
 	refusal     *problem.Error // what a person, or the clock, decided already
 }
 
@@ -140,7 +142,7 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	r := a.request
 	known := s.state.Known(a.tenant, r.Agent, r.Tool)
 	d := policy.Decision{Verdict: policy.Refuse}
-	before, beforeErr := s.approvedBefore(ctx, a)
+	earlier := s.approvedEarlier(ctx, a.tenant, r.Run)
 	args, err := permit.CanonicalArgs(r.Body.Args)
 	switch {
 	case a.approved != "" && !s.standing(a):
@@ -152,9 +154,9 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	case permit.Digest(r.Body.Args) != r.ArgsDigest:
 		d.Code, d.Reason = problem.Invalid, "the arguments do not have the digest that the request names"
 	default:
-		d = policy.Decide(known, policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, NotAfter: r.NotAfter, Approved: a.approved, Before: before}, &s.conditions, s.now())
+		d = policy.Decide(known, policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, NotAfter: r.NotAfter, Approved: a.approved, Before: earlier.under, Passed: earlier.forRun}, &s.conditions, s.now())
 	}
-	if err := beforeErr(); err != nil {
+	if err := earlier.failed(); err != nil {
 		return err
 	}
 	if d.Verdict == policy.Admit && !known.Tool.Folded && d.Grant.Limits != (grant.Limits{}) {
@@ -180,6 +182,10 @@ func (s *Service) decide(ctx context.Context, a question) error {
 		if a.edited != 0 {
 			admitted.Body = r.Body
 		}
+		if a.forRun {
+			// Later calls find it here. A crash before this is stored leaves them held, as the call itself is.
+			admitted.ForRun = policy.Scope(*d.Grant, *known.Tool, args, len(r.Taint) > 0)
+		}
 		ev = admitted
 	case policy.Hold:
 		ev = call.Held{Call: r.Call, Run: r.Run, Agent: r.Agent, Tool: r.Tool, Grant: d.GrantID(), Digest: d.Digest, Reason: d.Reason,
@@ -202,24 +208,37 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	return nil
 }
 
-// approvedBefore says under which grants a call of this run was approved before. It reads the run only when a grant's
-// rule asks, and then once; the second function gives the error of that.
-func (s *Service) approvedBefore(ctx context.Context, a question) (func(id.Grant) bool, func() error) {
+// approved is what members approved in a run before. It reads the run only when a grant's rule asks, and then once.
+type approved struct {
+	under  func(id.Grant) bool // a call, under the grant
+	forRun func(scope string) bool
+	failed func() error
+}
+
+func (s *Service) approvedEarlier(ctx context.Context, tenant id.Tenant, run id.Run) approved {
 	var failed error
-	read := sync.OnceValue(func() map[id.Grant]bool {
-		approved := map[id.Grant]bool{}
-		for e, err := range s.deps.Log.Read(ctx, schemas.Activity, calls.Filter(a.tenant, a.request.Run), 1) {
+	var grants map[id.Grant]bool
+	var scopes map[string]bool
+	read := sync.OnceFunc(func() {
+		grants, scopes = map[id.Grant]bool{}, map[string]bool{}
+		for e, err := range s.deps.Log.Read(ctx, schemas.Activity, calls.Filter(tenant, run), 1) {
 			if err != nil {
 				failed = err
-				return nil
+				return
 			}
 			if ev, err := eventlog.Decode[call.Admitted](e); err == nil && ev.Approval != "" {
-				approved[ev.Grant] = true
+				grants[ev.Grant] = true
+				if ev.ForRun != "" {
+					scopes[ev.ForRun] = true
+				}
 			}
 		}
-		return approved
 	})
-	return func(g id.Grant) bool { return read()[g] }, func() error { return failed }
+	return approved{
+		under:  func(g id.Grant) bool { read(); return failed == nil && grants[g] },
+		forRun: func(scope string) bool { read(); return failed == nil && scopes[scope] },
+		failed: func() error { return failed },
+	}
 }
 
 func (s *Service) sign(a question, d policy.Decision, route call.Route, control uint64) (string, error) {

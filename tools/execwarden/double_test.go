@@ -410,6 +410,7 @@ func (d *double) decide(r *http.Request) (any, error) {
 	var in struct {
 		Digest, Note string
 		Approve      *bool
+		ForRun       bool `json:"for_run"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Approve == nil {
 		return nil, problem.New(problem.Invalid, "a decision says approve")
@@ -423,6 +424,7 @@ func (d *double) decide(r *http.Request) (any, error) {
 			return nil, problem.New(problem.Conflict, "the decision is about something else than what waits; look at it again")
 		}
 		v.State, v.By = map[bool]string{true: "approved", false: "denied"}[*in.Approve], "mem_owner"
+		v.ForRun = in.ForRun
 		d.say(v.Run, "mem_owner", approval.Decided{Approval: v.Approval, Run: v.Run, Approved: *in.Approve, By: "mem_owner", Body: approval.Note{Note: in.Note}})
 		d.say(v.Run, "service:agentloop", run.Completed{Run: v.Run, Steps: 2, Body: run.Result{Text: "commented"}})
 		return *v, nil

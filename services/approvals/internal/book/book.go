@@ -34,6 +34,7 @@ type State struct {
 	Editors   []id.Member // each once, in the order of their first edit
 	Edits     int
 	Votes     []id.Member // who approved what waits now, while more have to
+	ForRun    []id.Member // those of them who approved it for the rest of the run
 	Decided   *approval.Decided
 	Expired   bool
 	Seq       uint64 // of the last event
@@ -50,7 +51,7 @@ func (s *State) Apply(seq uint64, ev schemas.Event) {
 	case approval.Edited:
 		if s.Requested != nil && !s.closed() {
 			// The votes were about other arguments, also when an edit brings back those that somebody voted for.
-			s.Edited, s.EditedSeq, s.Votes = &ev, seq, nil
+			s.Edited, s.EditedSeq, s.Votes, s.ForRun = &ev, seq, nil, nil
 			s.Edits++
 			if !slices.Contains(s.Editors, ev.By) {
 				s.Editors = append(s.Editors, ev.By)
@@ -59,6 +60,9 @@ func (s *State) Apply(seq uint64, ev schemas.Event) {
 	case approval.Voted:
 		if s.Requested != nil && !s.closed() && ev.Digest == s.Waits().Digest && !slices.Contains(s.Votes, ev.By) {
 			s.Votes = append(s.Votes, ev.By)
+			if ev.ForRun {
+				s.ForRun = append(s.ForRun, ev.By)
+			}
 		}
 	case approval.Decided:
 		if !s.closed() {
@@ -109,7 +113,7 @@ func (s *State) Show(now time.Time) ask.Approval {
 		a.Asked, a.Editors = s.Requested.Body.Args, slices.Clone(s.Editors)
 	}
 	if s.Decided != nil {
-		a.By = string(s.Decided.By)
+		a.By, a.ForRun = string(s.Decided.By), s.Decided.ForRun
 	} else {
 		a.Votes = slices.Clone(s.Votes)
 	}
@@ -129,7 +133,7 @@ func (s *State) Decide(q ask.DecideApproval, by Decider, now time.Time) (schemas
 		return nil, problem.New(problem.NotFound, "there is no approval %s", q.Approval)
 	}
 	r := s.Waits()
-	if s.Decided != nil && s.Decided.By == by.Member && s.Decided.Approved == q.Approve && s.Decided.Digest == q.Digest {
+	if s.Decided != nil && s.Decided.By == by.Member && s.Decided.Approved == q.Approve && s.Decided.Digest == q.Digest && s.Decided.ForRun == q.ForRun {
 		return nil, nil
 	}
 	switch err := s.open(by, now); {
@@ -139,15 +143,23 @@ func (s *State) Decide(q ask.DecideApproval, by Decider, now time.Time) (schemas
 		return nil, problem.New(problem.Conflict, "the decision is about something else than what waits; look at it again")
 	case q.Approve && r.FourEyes && s.asked(by.Member):
 		return nil, problem.New(problem.Denied, "the grant wants four eyes: you asked for this, so somebody else has to approve it; you may deny it")
-	}
-	if q.Approve && slices.Contains(s.Votes, by.Member) && len(s.Votes) < max(r.Quorum, 1) {
+	case q.ForRun && !q.Approve:
+		return nil, problem.New(problem.Invalid, "a denial is of one call; revoke the grant to end all of them")
+	case q.ForRun && !by.Role.MayConfigure():
+		return nil, problem.New(problem.Denied, "a %s may approve this call; only who may make grants approves for the rest of the run", by.Role)
+	case q.Approve && slices.Contains(s.Votes, by.Member) && q.ForRun != slices.Contains(s.ForRun, by.Member):
+		return nil, problem.New(problem.Conflict, "you approved it already, and otherwise")
+	case q.Approve && slices.Contains(s.Votes, by.Member) && len(s.Votes) < max(r.Quorum, 1):
 		return nil, nil // when there are enough by now, since somebody's vote counts again, saying it again decides
+	case q.ForRun && len(s.ForRun) < len(s.Votes):
+		// What the votes come to is what each of them allows; who asks for more is told, and not given less.
+		return nil, problem.New(problem.Conflict, "others approved this one call and not the rest of the run; approve the one call, or deny it")
 	}
 	if q.Approve && len(s.Votes)+1 < r.Quorum {
-		return approval.Voted{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, By: by.Member, Body: approval.Note{Note: q.Note}}, nil
+		return approval.Voted{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, By: by.Member, ForRun: q.ForRun, Body: approval.Note{Note: q.Note}}, nil
 	}
 	return approval.Decided{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, Approved: q.Approve, By: by.Member,
-		Requested: r.Requested, Edited: s.EditedSeq, Body: approval.Note{Note: q.Note}}, nil
+		Requested: r.Requested, Edited: s.EditedSeq, ForRun: q.ForRun, Body: approval.Note{Note: q.Note}}, nil
 }
 
 // open says why a member cannot do anything about the approval, nil when they can.

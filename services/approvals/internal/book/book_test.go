@@ -3,6 +3,8 @@ package book_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,8 +40,8 @@ type machine struct {
 	edited   uint64 // sequence of the last edit
 	at       time.Time
 	seq      uint64
-	voted    map[id.Member]bool
-	decision *approval.Decided // the first
+	voted    map[id.Member]bool // and whether for the run
+	decision *approval.Decided  // the first
 	expired  bool
 }
 
@@ -61,12 +63,14 @@ func TestMachine(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"decide": func(t *rapid.T) {
 				by := rapid.SampledFrom(members).Draw(t, "member")
-				q := ask.DecideApproval{Approval: "apr_1", Digest: rapid.SampledFrom([]string{m.digest, m.digest, m.digest, "right", "edit 1", "wrong", ""}).Draw(t, "digest"), Approve: rapid.Bool().Draw(t, "approve")}
-				ev, err := m.state.Decide(q, book.Decider{Member: by, Role: member.Approver}, m.at)
+				q := ask.DecideApproval{Approval: "apr_1", Digest: rapid.SampledFrom([]string{m.digest, m.digest, m.digest, "right", "edit 1", "wrong", ""}).Draw(t, "digest"), Approve: rapid.Bool().Draw(t, "approve"), ForRun: rapid.Bool().Draw(t, "for run")}
+				role := rapid.SampledFrom([]member.Role{member.Approver, member.Admin}).Draw(t, "role")
+				ev, err := m.state.Decide(q, book.Decider{Member: by, Role: role}, m.at)
 				over := m.at.After(now.Add(time.Hour)) || m.expired
 				switch ev := ev.(type) {
 				case nil:
-					repeats := m.decision != nil && m.decision.By == by && m.decision.Approved == q.Approve || q.Approve && m.voted[by]
+					forRun, voted := m.voted[by]
+					repeats := m.decision != nil && m.decision.By == by && m.decision.Approved == q.Approve && m.decision.ForRun == q.ForRun || q.Approve && voted && forRun == q.ForRun
 					if err == nil && !(repeats && q.Digest == m.digest) {
 						t.Fatalf("%+v by %s is taken for a repetition", q, by)
 					}
@@ -80,17 +84,19 @@ func TestMachine(t *testing.T) {
 						t.Fatalf("%s approves what they asked for", by)
 					case q.Approve && len(m.voted)+1 < m.quorum:
 						t.Fatalf("approved by %d of %d", len(m.voted)+1, m.quorum)
-					case q.Approve && m.voted[by]:
+					case q.Approve && has(m.voted, by):
 						t.Fatalf("%s approved twice", by)
+					case ev.ForRun && (!ev.Approved || role != member.Admin || slices.Contains(slices.Collect(maps.Values(m.voted)), false)):
+						t.Fatalf("%+v by role %s, after votes %v", ev, role, m.voted)
 					}
 					m.decision = &ev
 					say(ev)
 				case approval.Voted:
-					if m.decision != nil || over || q.Digest != m.digest || !q.Approve || m.voted[by] || ev.By != by || ev.Digest != m.digest ||
+					if m.decision != nil || over || q.Digest != m.digest || !q.Approve || has(m.voted, by) || ev.ForRun != q.ForRun || q.ForRun && role != member.Admin || ev.By != by || ev.Digest != m.digest ||
 						m.fourEyes && (by == "mem_a" || m.editors[by]) {
 						t.Fatalf("%+v is a vote", q)
 					}
-					m.voted[by] = true
+					m.voted[by] = ev.ForRun
 					say(ev)
 				}
 			},
@@ -167,6 +173,50 @@ func TestMachine(t *testing.T) {
 			},
 		})
 	})
+}
+
+func has(m map[id.Member]bool, k id.Member) bool { _, ok := m[k]; return ok }
+
+// An approval for the rest of the run is a grant in all but name: it takes the right to grant, of each who votes.
+func TestForRun(t *testing.T) {
+	admin, approver := book.Decider{Member: "mem_a", Role: member.Admin}, book.Decider{Member: "mem_b", Role: member.Approver}
+	other := book.Decider{Member: "mem_c", Role: member.Owner}
+	once := ask.DecideApproval{Approval: "apr_1", Digest: "right", Approve: true}
+	run := once
+	run.ForRun = true
+	no := ask.DecideApproval{Approval: "apr_1", Digest: "right", ForRun: true}
+	for name, c := range map[string]struct {
+		quorum int
+		votes  []ask.DecideApproval // by admin, then by other
+		by     book.Decider
+		q      ask.DecideApproval
+		want   problem.Code
+		forRun bool
+	}{
+		"an admin":                {by: admin, q: run, forRun: true},
+		"an approver":             {by: approver, q: run, want: problem.Denied},
+		"an approver, once":       {by: approver, q: once},
+		"a denial":                {by: admin, q: no, want: problem.Invalid},
+		"two for the run":         {quorum: 2, votes: []ask.DecideApproval{run}, by: other, q: run, forRun: true},
+		"the second once":         {quorum: 2, votes: []ask.DecideApproval{run}, by: other, q: once},
+		"the first once":          {quorum: 2, votes: []ask.DecideApproval{once}, by: other, q: run, want: problem.Conflict},
+		"an approver, the second": {quorum: 2, votes: []ask.DecideApproval{run}, by: approver, q: run, want: problem.Denied},
+		"the same, otherwise":     {quorum: 3, votes: []ask.DecideApproval{once}, by: admin, q: run, want: problem.Conflict},
+	} {
+		var s book.State
+		s.Apply(1, opened(c.quorum, ""))
+		for i, q := range c.votes {
+			ev, err := s.Decide(q, []book.Decider{admin, other}[i], now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Apply(uint64(i+2), ev)
+		}
+		ev, err := s.Decide(c.q, c.by, now)
+		if decided, ok := ev.(approval.Decided); problem.CodeOf(err) != c.want || ok && decided.ForRun != c.forRun || c.want == "" && !ok {
+			t.Errorf("%s: %+v, %v", name, ev, err)
+		}
+	}
 }
 
 func TestRoles(t *testing.T) {

@@ -62,6 +62,7 @@ func (a *API) editApproval(r *http.Request, who auth.Identity, body []byte) (ask
 type decision struct {
 	Digest  string `json:"digest"`
 	Approve *bool  `json:"approve"`
+	ForRun  bool   `json:"for_run,omitempty"`
 	Note    string `json:"note,omitempty"`
 }
 
@@ -77,5 +78,5 @@ func (a *API) decide(r *http.Request, who auth.Identity, body []byte) (ask.Appro
 	if in.Digest == "" || in.Approve == nil {
 		return ask.Approval{}, problem.New(problem.Invalid, "a decision says approve, true or false, and the digest of what was looked at")
 	}
-	return a.Peers.Decide(r.Context(), who, ask.DecideApproval{Approval: approval, Digest: in.Digest, Approve: *in.Approve, Note: in.Note})
+	return a.Peers.Decide(r.Context(), who, ask.DecideApproval{Approval: approval, Digest: in.Digest, Approve: *in.Approve, ForRun: in.ForRun, Note: in.Note})
 }

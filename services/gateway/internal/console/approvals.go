@@ -21,6 +21,7 @@ type approvalsPage struct {
 type shown struct {
 	ask.Approval
 	May     bool // the member may decide
+	MayRun  bool // and for the rest of the run
 	Whole   bool // it has the page to itself
 	Repo    string
 	Args    []argument
@@ -31,6 +32,7 @@ type shown struct {
 func showing(a ask.Approval, who auth.Identity) shown {
 	args := arguments(a.Body.Args)
 	out := shown{Approval: a, May: who.Role.MayApprove() && a.State == "waiting", Repo: repository(args), Args: args, Raw: pretty(a.Body.Args)}
+	out.MayRun = out.May && who.Role.MayConfigure()
 	if len(a.Asked) > 0 {
 		out.Changes = argdiff.Changes(a.Asked, a.Body.Args)
 	}
@@ -126,11 +128,11 @@ func (c *Console) decide(w http.ResponseWriter, r *http.Request, who auth.Identi
 		return err
 	}
 	decision := r.PostForm.Get("decision")
-	if decision != "approve" && decision != "deny" {
-		return problem.New(problem.Invalid, "a decision is approve or deny")
+	if decision != "approve" && decision != "approve_for_run" && decision != "deny" {
+		return problem.New(problem.Invalid, "a decision is approve, approve_for_run or deny")
 	}
 	_, err = c.Peers.Decide(r.Context(), who, ask.DecideApproval{
-		Approval: approval, Digest: r.PostForm.Get("digest"), Approve: decision == "approve", Note: r.PostForm.Get("note"),
+		Approval: approval, Digest: r.PostForm.Get("digest"), Approve: decision != "deny", ForRun: decision == "approve_for_run", Note: r.PostForm.Get("note"),
 	})
 	if err != nil {
 		return err

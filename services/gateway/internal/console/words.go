@@ -67,7 +67,7 @@ func words(ev schemas.Event) (text, tone string) {
 		return sentence.Because(string(e.By)+" approves, and more have to", e.Body.Note), waits
 	case approval.Decided:
 		if e.Approved {
-			return sentence.Because("approved by "+string(e.By), e.Body.Note), good
+			return sentence.Because(sentence.Approved(e.ForRun)+" by "+string(e.By), e.Body.Note), good
 		}
 		return sentence.Because("denied by "+string(e.By), e.Body.Note), bad
 	case approval.Expired:

@@ -31,11 +31,15 @@ func (c *Client) EditApproval(ctx context.Context, which id.Approval, digest str
 	}{digest, args, note})
 }
 
-// Decide decides on an approval. digest is of what was looked at: the server refuses another.
-func (c *Client) Decide(ctx context.Context, which id.Approval, digest string, approve bool, note string) (ask.Approval, error) {
-	return send[ask.Approval](ctx, c, http.MethodPost, "/v1/approvals/"+segment(string(which))+"/decide", nil, struct {
-		Digest  string `json:"digest"`
-		Approve bool   `json:"approve"`
-		Note    string `json:"note,omitempty"`
-	}{digest, approve, note})
+// Decision is what a member decides. Digest is of what was looked at: the server refuses another.
+type Decision struct {
+	Digest  string `json:"digest"`
+	Approve bool   `json:"approve"`
+	ForRun  bool   `json:"for_run,omitempty"`
+	Note    string `json:"note,omitempty"`
+}
+
+// Decide decides on an approval.
+func (c *Client) Decide(ctx context.Context, which id.Approval, d Decision) (ask.Approval, error) {
+	return send[ask.Approval](ctx, c, http.MethodPost, "/v1/approvals/"+segment(string(which))+"/decide", nil, d)
 }

@@ -118,7 +118,7 @@ func happened(ev schemas.Event) (string, Tone) {
 		return sentence.Because(fmt.Sprintf("%s: %s approves, and more have to", e.Approval, e.By), e.Body.Note), Waits
 	case approval.Decided:
 		if e.Approved {
-			return sentence.Because(fmt.Sprintf("%s approved by %s", e.Approval, e.By), e.Body.Note), Good
+			return sentence.Because(fmt.Sprintf("%s %s by %s", e.Approval, sentence.Approved(e.ForRun), e.By), e.Body.Note), Good
 		}
 		return sentence.Because(fmt.Sprintf("%s denied by %s", e.Approval, e.By), e.Body.Note), Bad
 	case approval.Expired:

@@ -6,8 +6,11 @@ import (
 	"testing"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
+	"github.com/execwarden/execwarden/tools/sample"
+	"github.com/execwarden/execwarden/tools/scriptmodel"
 )
 
 // A person edits what waits and approves the edit: that is what GitHub is sent, and the ledger has both versions.
@@ -33,7 +36,7 @@ func TestEditedRun(t *testing.T) {
 	if err != nil || edited.Digest == a.Digest || len(edited.Editors) != 1 {
 		t.Fatalf("%+v, %v", edited, err)
 	}
-	if _, err := w.Decide(t.Context(), a.Approval, a.Digest, true, ""); problem.CodeOf(err) != problem.Conflict {
+	if _, err := w.Decide(t.Context(), a.Approval, client.Decision{Digest: a.Digest, Approve: true}); problem.CodeOf(err) != problem.Conflict {
 		t.Fatalf("what waited before was approved: %v", err)
 	}
 	w.approve(edited)
@@ -52,5 +55,45 @@ func TestEditedRun(t *testing.T) {
 		if err != nil || !found {
 			t.Errorf("no %s has %q, %v", kind, want, err)
 		}
+	}
+}
+
+// One approval for the rest of the run is enough for both of its comments, and for no other run's.
+func TestApprovedForTheRun(t *testing.T) {
+	w := newWorld(t)
+	w.configure(grant.Always)
+	comment := func(body string) scriptmodel.Turn {
+		return scriptmodel.Turn{Calls: []scriptmodel.Call{{Tool: "github__add_issue_comment", Args: map[string]string{"owner": "Codertocat", "repo": "Hello-World", "body": body}, Values: map[string]string{"issue_number": "1"}}}}
+	}
+	model := sample.NewModel(scriptmodel.Script{Model: "scripted-twice", Turns: []scriptmodel.Turn{comment("one"), comment("two"), {Text: "done"}}})
+	if err := model.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer model.Close()
+	if err := w.PutAgent(t.Context(), agent.Defined{Agent: "agt_triage", Hosting: agent.Hosted, Body: agent.Body{Instructions: "Comment twice."},
+		Model: agent.Model{Protocol: "openai", URL: model.URL(), Name: "scripted-twice", Private: []string{hostport(model.URL())}}}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.StartRun(t.Context(), "triage", "go"); err != nil {
+		t.Fatal(err)
+	}
+	a := w.waitingApproval()
+	if a.StartedBy != "mem_owner" {
+		t.Errorf("started by %q", a.StartedBy)
+	}
+	if decided, err := w.Decide(t.Context(), a.Approval, client.Decision{Digest: a.Digest, Approve: true, ForRun: true}); err != nil || !decided.ForRun {
+		t.Fatalf("%+v, %v", decided, err)
+	}
+	if r := w.ended(); r.State != "completed" || w.github.Effects() != 2 {
+		t.Fatalf("the run ended %s: %s, with %d comments", r.State, r.Message, w.github.Effects())
+	}
+	if all, err := w.Approvals(t.Context(), false); err != nil || len(all) != 1 {
+		t.Errorf("%d approvals, %v", len(all), err)
+	}
+	if _, err := w.StartRun(t.Context(), "triage", "again"); err != nil {
+		t.Fatal(err)
+	}
+	if again := w.waitingApproval(); again.Run == a.Run {
+		t.Errorf("%+v", again)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 )
 
 const guid = "11111111-cc78-11e3-81ab-4c9367dc0958"
@@ -196,17 +197,17 @@ func TestDeniedApproval(t *testing.T) {
 	w.configure(grant.Always)
 	w.deliver(guid)
 	a := w.waitingApproval()
-	if _, err := w.Decide(t.Context(), a.Approval, "0"+a.Digest[1:], true, ""); problem.CodeOf(err) != problem.Conflict && a.Digest[0] != '0' {
+	if _, err := w.Decide(t.Context(), a.Approval, client.Decision{Digest: "0" + a.Digest[1:], Approve: true}); problem.CodeOf(err) != problem.Conflict && a.Digest[0] != '0' {
 		t.Errorf("a decision about another digest: %v", err)
 	}
-	if _, err := w.Decide(t.Context(), a.Approval, a.Digest, false, "no"); err != nil {
+	if _, err := w.Decide(t.Context(), a.Approval, client.Decision{Digest: a.Digest, Approve: false, Note: "no"}); err != nil {
 		t.Fatal(err)
 	}
 	w.ended()
 	if n := w.github.Effects(); n != 0 {
 		t.Errorf("%d comments although it was denied", n)
 	}
-	if _, err := w.Decide(t.Context(), a.Approval, a.Digest, true, ""); problem.CodeOf(err) != problem.Conflict {
+	if _, err := w.Decide(t.Context(), a.Approval, client.Decision{Digest: a.Digest, Approve: true}); problem.CodeOf(err) != problem.Conflict {
 		t.Errorf("a second decision: %v, want conflict", err)
 	}
 }
