@@ -126,6 +126,7 @@ var catalogue = []Entry{
 	entry[approval.Requested](1, Activity, true, nil, Approvals),
 	entry[approval.Edited](1, Activity, true, nil, Approvals),
 	entry[approval.Voted](1, Activity, true, nil, Approvals),
+	entry[approval.Escalated](1, Activity, true, nil, Approvals),
 	entry[approval.Decided](1, Activity, true, nil, Approvals),
 	entry[approval.Expired](1, Activity, true, nil, Approvals),
 

@@ -77,7 +77,7 @@ var samples = []struct {
 	{"con_github", "", connection.Listed{Connection: "con_github", Body: connection.Tools{Tools: []connection.Tool{{Name: "add_issue_comment", Description: "Add a comment.", Schema: json.RawMessage(`{"type":"object"}`), Effect: connection.Probeable, Writes: true, ChangedAt: at}}}}},
 	{"grt_comment", "", grant.Created{Grant: "grt_comment", Agent: "agt_triage", Run: runA, Verdict: grant.Allow, Condition: "size(args.body) < 1000",
 		Selector: grant.Selector{Tool: "github.add_issue_comment", Methods: []string{"create"}, Effects: []connection.Effect{connection.Probeable}, Repos: []string{"acme/shop"}},
-		Approval: grant.When, ApproveWhen: "args.issue_number > 5", Quorum: 2, Approver: member.Admin, FourEyes: true, Limits: grant.Limits{Calls: 1000, PerRun: 5, PerMinute: 10, AtOnce: 4}, Tainted: true, ExpiresAt: at.AddDate(0, 0, 7)}},
+		Approval: grant.When, ApproveWhen: "args.issue_number > 5", Quorum: 2, Approver: member.Admin, FourEyes: true, EscalateAfter: 1800, Limits: grant.Limits{Calls: 1000, PerRun: 5, PerMinute: 10, AtOnce: 4}, Tainted: true, ExpiresAt: at.AddDate(0, 0, 7)}},
 	{"grt_comment", "", grant.Revoked{Grant: "grt_comment", Agent: "agt_triage", Reason: "no longer needed"}},
 	{"trg_triage", "", trigger.Defined{Trigger: "trg_triage", Hook: "hook_github", Events: []string{"issues.opened"}, Repos: []string{"acme/shop"}, Agent: "agt_triage", Prompt: "Triage {{.Title}}", Removed: true}},
 	{"env_builder", "", environment.Registered{Environment: "env_builder", Driver: environment.Docker, Removed: true}},
@@ -98,7 +98,7 @@ var samples = []struct {
 	{string(runA), "", run.Cancelled{Run: runA, Reason: "wrong issue"}},
 
 	{string(runA), "", call.Requested{Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", ArgsDigest: digestA, Effect: string(callA), Parent: "call_00ff", NotAfter: at.Add(time.Minute), Taint: []string{"hook_github"}, Hint: "ew.hint.v1.runtime.0." + string(callA), Body: call.Args{Args: args}}},
-	{string(runA), "", call.Held{Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, Requested: 41, Control: 12}},
+	{string(runA), "", call.Held{Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, EscalateAfter: 1800, Requested: 41, Control: 12}},
 	{string(runA), call.Upstream, call.Admitted{Call: callA, Run: runA, Tool: "github.add_issue_comment", Route: call.Upstream, Grant: "grt_comment", Approval: approveA, Requested: 41, Control: 12, Permit: "key_1a2b3c.eyJhdWQiOiJ1cHN0cmVhbSJ9.c2ln", Edited: 44, ForRun: digestA, Body: call.Args{Args: args}}},
 	{string(runA), "", call.Refused{Call: callA, Run: runA, Tool: "github.add_issue_comment", Grant: "grt_comment", Approval: approveA, Code: "denied", Reason: "mem_owner said no", Control: 12}},
 	{string(runA), call.Upstream, call.Finished{Call: callA, Run: runA, Tool: "github.add_issue_comment", ToolError: true, Recovered: true, Taint: []string{"con_github"}, Body: call.Result{Result: result}}},
@@ -107,9 +107,10 @@ var samples = []struct {
 	{string(runA), call.Exec, call.Unknown{Call: callA, Run: runA, Tool: "machine.exec", Message: "the machine went away"}},
 	{string(runA), call.Upstream, call.Late{Call: callA, Run: runA, Tool: "github.add_issue_comment", Body: call.Result{Result: result}}},
 
-	{string(approveA), "", approval.Requested{Approval: approveA, Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, StartedBy: "mem_owner", Requested: 41, ExpiresAt: at.AddDate(0, 0, 1), Body: approval.Shown{Args: args}}},
+	{string(approveA), "", approval.Requested{Approval: approveA, Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, StartedBy: "mem_owner", Requested: 41, EscalateAt: at.Add(30 * time.Minute), ExpiresAt: at.AddDate(0, 0, 1), Body: approval.Shown{Args: args}}},
 	{string(approveA), "", approval.Edited{Approval: approveA, Call: callA, Run: runA, Replaces: digestA, Digest: digestA, Grant: "grt_comment", Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, By: "mem_owner", Body: approval.Change{Args: args, Note: "politer"}}},
 	{string(approveA), "", approval.Voted{Approval: approveA, Call: callA, Run: runA, Digest: digestA, By: "mem_owner", ForRun: true, Body: approval.Note{Note: "fine"}}},
+	{string(approveA), "", approval.Escalated{Approval: approveA, Call: callA, Run: runA, Digest: digestA}},
 	{string(approveA), "", approval.Decided{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Approved: true, By: "mem_owner", Requested: 41, Edited: 44, ForRun: true, Body: approval.Note{Note: "fine"}}},
 	{string(approveA), "", approval.Expired{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Requested: 41}},
 

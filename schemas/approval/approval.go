@@ -1,6 +1,6 @@
 // Package approval holds the events of a person's decision on one held call.
 //
-//	requested -> voted | edited ... -> decided | expired
+//	requested -> voted | edited | escalated ... -> decided | expired
 package approval
 
 import (
@@ -13,21 +13,22 @@ import (
 
 // Requested opens an approval. It is good for the one digest, once; an edit puts another in its place.
 type Requested struct {
-	Approval  id.Approval `json:"approval"`
-	Call      id.Call     `json:"call"`
-	Run       id.Run      `json:"run"`
-	Agent     id.Agent    `json:"agent"`
-	Tool      string      `json:"tool"`
-	Grant     id.Grant    `json:"grant"`
-	Digest    string      `json:"digest"`
-	Reason    string      `json:"reason"`
-	Requested uint64      `json:"requested_seq"`        // EW_ACTIVITY sequence of the call's request
-	Quorum    int         `json:"quorum,omitempty"`     // members who have to approve; zero is one
-	Approver  member.Role `json:"approver,omitempty"`   // the role that they need; empty: any that may approve
-	FourEyes  bool        `json:"four_eyes,omitempty"`  // nobody approves what they asked for
-	StartedBy id.Member   `json:"started_by,omitempty"` // the member who started the run, and so asked for its calls
-	ExpiresAt time.Time   `json:"expires_at"`
-	Body      Shown       `json:"body"`
+	Approval   id.Approval `json:"approval"`
+	Call       id.Call     `json:"call"`
+	Run        id.Run      `json:"run"`
+	Agent      id.Agent    `json:"agent"`
+	Tool       string      `json:"tool"`
+	Grant      id.Grant    `json:"grant"`
+	Digest     string      `json:"digest"`
+	Reason     string      `json:"reason"`
+	Requested  uint64      `json:"requested_seq"`        // EW_ACTIVITY sequence of the call's request
+	Quorum     int         `json:"quorum,omitempty"`     // members who have to approve; zero is one
+	Approver   member.Role `json:"approver,omitempty"`   // the role that they need; empty: any that may approve
+	FourEyes   bool        `json:"four_eyes,omitempty"`  // nobody approves what they asked for
+	StartedBy  id.Member   `json:"started_by,omitempty"` // the member who started the run, and so asked for its calls
+	EscalateAt time.Time   `json:"escalate_at,omitzero"` // when more people are told; zero: never
+	ExpiresAt  time.Time   `json:"expires_at"`
+	Body       Shown       `json:"body"`
 }
 
 // Kind implements schemas.Event.
@@ -100,6 +101,17 @@ func (Decided) Kind() string { return "approval.decided" }
 type Note struct {
 	Note string `json:"note,omitempty"`
 }
+
+// Escalated says that nobody decided for so long that more people are told. Who may decide stays as it was.
+type Escalated struct {
+	Approval id.Approval `json:"approval"`
+	Call     id.Call     `json:"call"`
+	Run      id.Run      `json:"run"`
+	Digest   string      `json:"digest"`
+}
+
+// Kind implements schemas.Event.
+func (Escalated) Kind() string { return "approval.escalated" }
 
 // Expired says that nobody decided in time.
 type Expired struct {

@@ -250,12 +250,13 @@ type ShowApproval struct {
 // those of the last edit; Asked is what the agent asked for.
 type Approval struct {
 	approval.Requested
-	State   string          `json:"state"` // "waiting", "approved", "denied", "expired"
-	By      string          `json:"by,omitempty"`
-	ForRun  bool            `json:"for_run,omitempty"` // approved for the rest of the run
-	Votes   []id.Member     `json:"votes,omitempty"`   // who approved so far, while more have to
-	Asked   json.RawMessage `json:"asked,omitempty"`   // the arguments before anybody edited them
-	Editors []id.Member     `json:"editors,omitempty"` // who edited them, each once
+	State     string          `json:"state"` // "waiting", "approved", "denied", "expired"
+	By        string          `json:"by,omitempty"`
+	Escalated bool            `json:"escalated,omitempty"` // it waits for so long that more people were told
+	ForRun    bool            `json:"for_run,omitempty"`   // approved for the rest of the run
+	Votes     []id.Member     `json:"votes,omitempty"`     // who approved so far, while more have to
+	Asked     json.RawMessage `json:"asked,omitempty"`     // the arguments before anybody edited them
+	Editors   []id.Member     `json:"editors,omitempty"`   // who edited them, each once
 }
 
 // Approvals lists approvals, the newest first.

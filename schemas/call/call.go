@@ -71,18 +71,19 @@ func (Admitted) Kind() string { return "call.admitted" }
 
 // Held makes a call wait for a person. Digest binds tool, arguments, tool schema and grant.
 type Held struct {
-	Call      id.Call     `json:"call"`
-	Run       id.Run      `json:"run"`
-	Agent     id.Agent    `json:"agent"`
-	Tool      string      `json:"tool"`
-	Grant     id.Grant    `json:"grant"`
-	Digest    string      `json:"digest"`
-	Reason    string      `json:"reason"`
-	Quorum    int         `json:"quorum,omitempty"` // as the grant says
-	Approver  member.Role `json:"approver,omitempty"`
-	FourEyes  bool        `json:"four_eyes,omitempty"`
-	Requested uint64      `json:"requested_seq"`
-	Control   uint64      `json:"control_seq"`
+	Call          id.Call     `json:"call"`
+	Run           id.Run      `json:"run"`
+	Agent         id.Agent    `json:"agent"`
+	Tool          string      `json:"tool"`
+	Grant         id.Grant    `json:"grant"`
+	Digest        string      `json:"digest"`
+	Reason        string      `json:"reason"`
+	Quorum        int         `json:"quorum,omitempty"` // as the grant says
+	Approver      member.Role `json:"approver,omitempty"`
+	FourEyes      bool        `json:"four_eyes,omitempty"`
+	EscalateAfter int         `json:"escalate_after_s,omitempty"`
+	Requested     uint64      `json:"requested_seq"`
+	Control       uint64      `json:"control_seq"`
 }
 
 // Kind implements schemas.Event.

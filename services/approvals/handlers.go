@@ -2,6 +2,7 @@ package approvals
 
 import (
 	"context"
+	"time"
 
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
@@ -38,12 +39,20 @@ func (s *Service) onHeld(ctx context.Context, h bus.Heard) error {
 		return err
 	}
 	a := id.Derive[id.Approval](string(h.At.Tenant), string(held.Call), held.Digest)
+	expires := h.Envelope.Time.Add(s.cfg.ApprovalLife)
+	var escalates time.Time
+	if held.EscalateAfter > 0 {
+		escalates = h.Envelope.Time.Add(time.Duration(held.EscalateAfter) * time.Second)
+	}
+	if !escalates.Before(expires) {
+		escalates = time.Time{} // it expires first
+	}
 	_, err = s.deps.Log.AppendAfter(ctx, eventlog.Draft{
 		Tenant: h.At.Tenant, Key: string(a), Run: held.Run, Actor: actor, Causation: h.Envelope.ID, Correlation: h.Envelope.Correlation,
 		ID: id.Derive[id.Event](string(a), "requested"),
 		Event: approval.Requested{
 			Approval: a, Call: held.Call, Run: held.Run, Agent: held.Agent, Tool: held.Tool, Grant: held.Grant, Digest: held.Digest,
-			Reason: held.Reason, Quorum: held.Quorum, Approver: held.Approver, FourEyes: held.FourEyes, StartedBy: startedBy, Requested: held.Requested, ExpiresAt: h.Envelope.Time.Add(s.cfg.ApprovalLife),
+			Reason: held.Reason, Quorum: held.Quorum, Approver: held.Approver, FourEyes: held.FourEyes, StartedBy: startedBy, Requested: held.Requested, EscalateAt: escalates, ExpiresAt: expires,
 			Body: approval.Shown{Args: request.Body.Args},
 		},
 	}, 0)
@@ -69,16 +78,20 @@ func (s *Service) startedBy(ctx context.Context, tenant id.Tenant, r id.Run) (id
 	return by, nil
 }
 
-// expireDue says of every approval past its time that it is.
-func (s *Service) expireDue(ctx context.Context) error {
+// sayDue says of every approval past its time that it is, and of each that waits for long that more people are to be told.
+// Who decides at the same moment wins or loses by the expected sequence; what lost is not due any more.
+func (s *Service) sayDue(ctx context.Context) error {
 	if err := s.refresh(ctx); err != nil {
 		return err
 	}
 	for _, due := range s.book.DueAt(s.now()) {
 		r := due.State.Waits()
+		var ev schemas.Event = approval.Escalated{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest}
+		if due.Expired {
+			ev = approval.Expired{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, Requested: r.Requested}
+		}
 		_, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
-			Tenant: due.Tenant, Key: string(r.Approval), Run: r.Run, Actor: actor, ID: id.Derive[id.Event](string(r.Approval), "expired"),
-			Event: approval.Expired{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, Requested: r.Requested},
+			Tenant: due.Tenant, Key: string(r.Approval), Run: r.Run, Actor: actor, ID: id.Derive[id.Event](string(r.Approval), ev.Kind()), Event: ev,
 		}, due.State.Seq)
 		if err != nil && problem.CodeOf(err) != problem.Conflict {
 			return err

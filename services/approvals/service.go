@@ -28,7 +28,8 @@ func (c Config) validate() error {
 	return nil
 }
 
-// sweepEvery is how often the service looks for what is due. Expiry is decided at use; the sweep only says it.
+// sweepEvery is how often the service looks for what is due. Expiry and escalation are decided at use; the sweep only says
+// them, also those whose time came while no instance ran.
 const sweepEvery = time.Second
 
 // Service is the approval service.
@@ -89,7 +90,7 @@ func (s *Service) sweep(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if err := s.expireDue(ctx); err != nil && ctx.Err() == nil {
+		if err := s.sayDue(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("sweep", "err", err)
 		}
 	}

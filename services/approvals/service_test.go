@@ -34,8 +34,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // house is the approval service on a real bus.
 type house struct {
 	*servicekit.Kit
-	t   *testing.T
-	ask func(method string, who rpc.Caller, q any) (json.RawMessage, error)
+	t    *testing.T
+	stop func()
+	ask  func(method string, who rpc.Caller, q any) (json.RawMessage, error)
 }
 
 func start(t *testing.T, life time.Duration) *house {
@@ -46,7 +47,7 @@ func start(t *testing.T, life time.Duration) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Run(s)
+	h.stop = h.Run(s)
 	conn := h.Conn(t, string(schemas.Gateway))
 	h.ask = func(method string, who rpc.Caller, q any) (json.RawMessage, error) {
 		return rpc.Ask[json.RawMessage](t.Context(), conn, schemas.Approvals, method, who, q)

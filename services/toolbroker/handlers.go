@@ -189,7 +189,7 @@ func (s *Service) decide(ctx context.Context, a question) error {
 		ev = admitted
 	case policy.Hold:
 		ev = call.Held{Call: r.Call, Run: r.Run, Agent: r.Agent, Tool: r.Tool, Grant: d.GrantID(), Digest: d.Digest, Reason: d.Reason,
-			Quorum: d.Grant.Quorum, Approver: d.Grant.Approver, FourEyes: d.Grant.FourEyes, Requested: a.seq, Control: control}
+			Quorum: d.Grant.Quorum, Approver: d.Grant.Approver, FourEyes: d.Grant.FourEyes, EscalateAfter: d.Grant.EscalateAfter, Requested: a.seq, Control: control}
 	default:
 		ev = call.Refused{Call: r.Call, Run: r.Run, Tool: r.Tool, Grant: d.GrantID(), Approval: a.approval, Code: string(d.Code), Reason: d.Reason, Control: control}
 	}

@@ -37,6 +37,7 @@ type State struct {
 	ForRun    []id.Member // those of them who approved it for the rest of the run
 	Decided   *approval.Decided
 	Expired   bool
+	Escalated bool
 	Seq       uint64 // of the last event
 }
 
@@ -64,6 +65,8 @@ func (s *State) Apply(seq uint64, ev schemas.Event) {
 				s.ForRun = append(s.ForRun, ev.By)
 			}
 		}
+	case approval.Escalated:
+		s.Escalated = s.Escalated || s.Requested != nil && !s.closed()
 	case approval.Decided:
 		if !s.closed() {
 			s.Decided = &ev
@@ -112,12 +115,19 @@ func (s *State) Show(now time.Time) ask.Approval {
 	if s.Edited != nil {
 		a.Asked, a.Editors = s.Requested.Body.Args, slices.Clone(s.Editors)
 	}
+	a.Escalated = s.Escalated || s.escalates(now)
 	if s.Decided != nil {
 		a.By, a.ForRun = string(s.Decided.By), s.Decided.ForRun
 	} else {
 		a.Votes = slices.Clone(s.Votes)
 	}
 	return a
+}
+
+// escalates says whether it is time to tell more people, and nobody has said so yet.
+func (s *State) escalates(now time.Time) bool {
+	at := s.Requested.EscalateAt
+	return !s.Escalated && s.Word(now) == Waiting && !at.IsZero() && now.After(at)
 }
 
 // Decider is the member who decides.
@@ -280,10 +290,11 @@ func (b *Book) List(tenant id.Tenant, open bool, now time.Time) []ask.Approval {
 	return out
 }
 
-// Due names an approval whose time is over and of which nobody has said so.
+// Due names an approval whose time is over, or that escalates, and of which nobody has said so.
 type Due struct {
-	Tenant id.Tenant
-	State  State
+	Tenant  id.Tenant
+	State   State
+	Expired bool
 }
 
 // DueAt lists what is due.
@@ -293,8 +304,12 @@ func (b *Book) DueAt(now time.Time) []Due {
 	var due []Due
 	for tenant, t := range b.tenants {
 		for _, s := range t {
-			if s.Requested != nil && !s.closed() && now.After(s.Requested.ExpiresAt) {
-				due = append(due, Due{tenant, *s})
+			switch {
+			case s.Requested == nil || s.closed():
+			case now.After(s.Requested.ExpiresAt):
+				due = append(due, Due{tenant, *s, true})
+			case s.escalates(now):
+				due = append(due, Due{tenant, *s, false})
 			}
 		}
 	}

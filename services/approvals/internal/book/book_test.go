@@ -26,7 +26,7 @@ var (
 
 func opened(quorum int, role member.Role) approval.Requested {
 	return approval.Requested{Approval: "apr_1", Call: "call_1", Run: "run_1", Digest: "right", Quorum: quorum, Approver: role, Requested: 7, ExpiresAt: now.Add(time.Hour),
-		StartedBy: "mem_a", Body: approval.Shown{Args: json.RawMessage(`{"of":"right"}`)}}
+		StartedBy: "mem_a", EscalateAt: now.Add(30 * time.Minute), Body: approval.Shown{Args: json.RawMessage(`{"of":"right"}`)}}
 }
 
 // machine is one approval and whatever members, clocks and repeated deliveries do to it.
@@ -43,6 +43,7 @@ type machine struct {
 	voted    map[id.Member]bool // and whether for the run
 	decision *approval.Decided  // the first
 	expired  bool
+	told     bool // it was escalated
 }
 
 func (m *machine) apply(ev schemas.Event) {
@@ -124,6 +125,14 @@ func TestMachine(t *testing.T) {
 					m.edited = m.seq
 				}
 			},
+			"escalate": func(*rapid.T) {
+				for _, due := range m.shadow.DueAt(m.at) {
+					if !due.Expired {
+						m.told = true
+						say(approval.Escalated{Approval: "apr_1", Digest: m.digest})
+					}
+				}
+			},
 			"expire": func(*rapid.T) {
 				if m.decision == nil && m.at.After(now.Add(time.Hour)) {
 					m.expired = true
@@ -165,9 +174,12 @@ func TestMachine(t *testing.T) {
 				if got := m.state.Show(m.at); got.Digest != m.digest || string(got.Body.Args) != `{"of":"`+m.digest+`"}` || (len(got.Asked) > 0) != (m.edited > 0) || len(got.Editors) != len(m.editors) {
 					t.Fatalf("%+v is shown, and %s waits", got, m.digest)
 				}
+				if got := m.state.Show(m.at).Escalated; got != (m.told || want == book.Waiting && m.at.After(now.Add(30*time.Minute))) {
+					t.Fatalf("escalated %v, told %v", got, m.told)
+				}
 				open := m.shadow.List("tnt_a", true, m.at)
 				due := m.shadow.DueAt(m.at)
-				if (len(open) == 1) != (want == book.Waiting) || (len(due) == 1) != (want == book.Expired && !m.expired) {
+				if (len(open) == 1) != (want == book.Waiting) || (len(due) == 1) != (want == book.Expired && !m.expired || want == book.Waiting && m.at.After(now.Add(30*time.Minute)) && !m.told) {
 					t.Fatalf("%s, %d open and %d due", want, len(open), len(due))
 				}
 			},

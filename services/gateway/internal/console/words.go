@@ -63,6 +63,8 @@ func words(ev schemas.Event) (text, tone string) {
 		return e.Tool + " asks for approval: " + e.Reason, waits
 	case approval.Edited:
 		return sentence.Because(string(e.By)+" edits the arguments", legible(e.Body.Args)), waits
+	case approval.Escalated:
+		return "nobody decided yet; more people are told", waits
 	case approval.Voted:
 		return sentence.Because(string(e.By)+" approves, and more have to", e.Body.Note), waits
 	case approval.Decided:

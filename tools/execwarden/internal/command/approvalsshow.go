@@ -64,6 +64,7 @@ func writeApproval(w io.Writer, v ask.Approval) {
 		{"edited by", members(v.Editors)},
 		{"votes", votes(v)},
 		{"reason", v.Reason},
+		{"escalated", map[bool]string{true: "yes, more people were told"}[v.Escalated]},
 		{"expires", render.Stamp(v.ExpiresAt)},
 		{"digest", v.Digest},
 	} {

@@ -114,6 +114,8 @@ func happened(ev schemas.Event) (string, Tone) {
 		return sentence.Because(fmt.Sprintf("%s: %s waits for a person", e.Approval, e.Tool), e.Reason), Waits
 	case approval.Edited:
 		return sentence.Because(fmt.Sprintf("%s: %s edits the arguments", e.Approval, e.By), string(e.Body.Args)), Waits
+	case approval.Escalated:
+		return fmt.Sprintf("%s: nobody decided yet; more people are told", e.Approval), Waits
 	case approval.Voted:
 		return sentence.Because(fmt.Sprintf("%s: %s approves, and more have to", e.Approval, e.By), e.Body.Note), Waits
 	case approval.Decided:
