@@ -27,9 +27,11 @@ import (
 	"github.com/execwarden/execwarden/schemas/key"
 	"github.com/execwarden/execwarden/schemas/ledger"
 	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/script"
 	"github.com/execwarden/execwarden/schemas/session"
+	"github.com/execwarden/execwarden/schemas/target"
 	"github.com/execwarden/execwarden/schemas/tenant"
 	"github.com/execwarden/execwarden/schemas/token"
 	"github.com/execwarden/execwarden/schemas/trigger"
@@ -44,6 +46,7 @@ const (
 	callA    = id.Call("call_5f0c1b2a3d4e8f60a1b2c3d4e5f60718")
 	sessionA = id.Session("ses_7a1b2c3d4e5f8a6b8c9d0e1f2a3b4c5d")
 	approveA = id.Approval("apr_2b3c4d5e6f708192a3b4c5d6e7f80910")
+	noticeA  = id.Notice("ntc_3c4d5e6f708192a3b4c5d6e7f8091021")
 	digestA  = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 )
 
@@ -81,6 +84,7 @@ var samples = []struct {
 	{"grt_comment", "", grant.Revoked{Grant: "grt_comment", Agent: "agt_triage", Reason: "no longer needed"}},
 	{"trg_triage", "", trigger.Defined{Trigger: "trg_triage", Hook: "hook_github", Events: []string{"issues.opened"}, Repos: []string{"acme/shop"}, Agent: "agt_triage", Prompt: "Triage {{.Title}}", Removed: true}},
 	{"env_builder", "", environment.Registered{Environment: "env_builder", Driver: environment.Docker, Removed: true}},
+	{"tgt_oncall", "", target.Defined{Target: "tgt_oncall", Type: target.Webhook, Host: "hooks.example.com", About: target.Abouts(), Arguments: true, Private: []string{"10.1.2.6:443"}, Fingerprint: "9f86d081884c", Removed: true}},
 	{string(sessionA), "", session.Opened{Session: sessionA, Agent: "agt_triage"}},
 
 	{"dlv_3c4d5e", "", hook.Received{Delivery: "dlv_3c4d5e", Hook: "hook_github", GUID: "72d3162e-cc78-11e3-81ab-4c9367dc0958", Event: "issues", Body: hook.Payload{Payload: []byte(`{"action":"opened"}`)}}},
@@ -113,6 +117,11 @@ var samples = []struct {
 	{string(approveA), "", approval.Escalated{Approval: approveA, Call: callA, Run: runA, Digest: digestA}},
 	{string(approveA), "", approval.Decided{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Approved: true, By: "mem_owner", Requested: 41, Edited: 44, ForRun: true, Body: approval.Note{Note: "fine"}}},
 	{string(approveA), "", approval.Expired{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Requested: 41}},
+
+	{"tgt_oncall", "", notice.Queued{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Run: runA, Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
+	{"tgt_oncall", "", notice.Retried{Notice: noticeA, Target: "tgt_oncall", Attempt: 1, Reason: "it answered 503", NextAt: at.Add(5 * time.Second), Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
+	{"tgt_oncall", "", notice.Sent{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Attempts: 2}},
+	{"tgt_oncall", "", notice.Failed{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Attempts: 10, Reason: "it answered 503"}},
 
 	{string(runA), "", script.Started{Call: callA, Run: runA, Attempt: 1, Seed: 18446744073709551615, NowMS: 1796040000123}},
 	{string(runA), "", script.Fetched{Call: callA, Run: runA, Seq: 1, Method: "GET", Status: 200, Bytes: 5242880, Code: "too_large", Body: script.Hops{Hops: []script.Hop{{URL: "https://status.example.com/status.json", Address: "203.0.113.9:443", Status: 200}}}}},

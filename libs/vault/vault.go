@@ -80,6 +80,14 @@ func (v *Vault) Get(ctx context.Context, tenant id.Tenant, name string) (Secret,
 	return NewSecret(text), err
 }
 
+// Delete forgets the secret under name, so that nothing of it can be opened any more. One that is not there is no error.
+func (v *Vault) Delete(ctx context.Context, tenant id.Tenant, name string) error {
+	if err := v.kv.Delete(ctx, v.key(tenant, "s-"+name)); err != nil {
+		return problem.Wrap(err, problem.Unavailable, "the secret could not be forgotten now")
+	}
+	return nil
+}
+
 // tenantKeys opens the tenant's keys of this purpose, the newest first, or makes the first. Those that an earlier
 // master key sealed are sealed anew on the way.
 func (v *Vault) tenantKeys(ctx context.Context, tenant id.Tenant) ([]age.Identity, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/target"
 	"github.com/execwarden/execwarden/schemas/trigger"
 )
 
@@ -198,6 +199,26 @@ type VisibleTool struct {
 // VisibleTools lists tools.
 type VisibleTools struct {
 	Tools []VisibleTool `json:"tools"`
+}
+
+// DefineTarget makes or changes a place where approvers are told. Address is a URL or a mail address; empty keeps the one
+// that is there. Secret signs a webhook's notices, as Standard Webhooks writes it (whsec_ and base64); empty keeps the one
+// that is there, or has one made.
+type DefineTarget struct {
+	Target  target.Defined `json:"target"`
+	Address string         `json:"address,omitempty"`
+	Secret  string         `json:"secret,omitempty"`
+}
+
+// DefinedTarget is the answer. Secret is there when it was made, and is not shown again.
+type DefinedTarget struct {
+	Seq    uint64 `json:"seq"`
+	Secret string `json:"secret,omitempty"`
+}
+
+// TestTarget has a notice sent that is about nothing.
+type TestTarget struct {
+	Target id.Target `json:"target"`
 }
 
 // DecideApproval is a member's decision. Digest is what they saw: it has to be what the approval is for.

@@ -40,6 +40,8 @@ type (
 	Key         string
 	Token       string
 	Event       string
+	Target      string
+	Notice      string
 )
 
 func (Tenant) prefix() string      { return "tnt" }
@@ -58,6 +60,8 @@ func (Delivery) prefix() string    { return "dlv" }
 func (Key) prefix() string         { return "key" }
 func (Token) prefix() string       { return "tok" }
 func (Event) prefix() string       { return "evt" }
+func (Target) prefix() string      { return "tgt" }
+func (Notice) prefix() string      { return "ntc" }
 
 // New makes a fresh id that sorts by time of creation.
 func New[T ID]() T {

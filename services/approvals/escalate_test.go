@@ -55,7 +55,7 @@ func TestEscalationSurvivesARestart(t *testing.T) {
 	h := start(t, time.Hour)
 	r := h.escalating("call_1")
 	h.stop()
-	s, err := approvals.New(approvals.Config{ApprovalLife: time.Hour}, h.Deps(schemas.Approvals))
+	s, err := approvals.New(config(time.Hour), h.Deps(schemas.Approvals))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,15 +21,17 @@ import (
 const maxNote = 4 << 10
 
 func (s *Service) answer() (*rpc.Server, error) {
-	return s.deps.Answer(
+	return s.deps.Answer(append(s.vault.Methods(s.keepsOf, s.secretsOf),
 		rpc.On("grant_create", s.createGrant),
 		rpc.On("grant_revoke", s.revokeGrant),
+		rpc.On("target_define", s.defineTarget),
+		rpc.On("target_test", s.testTarget),
 		rpc.On("approval_decide", s.decideApproval),
 		rpc.On("approval_edit", s.editApproval),
 		rpc.On("approval_list", s.listApprovals),
 		rpc.On("approval_show", s.showApproval),
 		barrier.Answer(s.view),
-	)
+	)...)
 }
 
 func (s *Service) createGrant(ctx context.Context, who rpc.Caller, q ask.CreateGrant) (ask.Sequence, error) {

@@ -39,11 +39,15 @@ type house struct {
 	ask  func(method string, who rpc.Caller, q any) (json.RawMessage, error)
 }
 
+func config(life time.Duration) approvals.Config {
+	return approvals.Config{ApprovalLife: life, NoticeRetry: 50 * time.Millisecond, ConsoleURL: "https://warden.example.com"}
+}
+
 func start(t *testing.T, life time.Duration) *house {
 	t.Helper()
 	t.Parallel()
 	h := &house{Kit: servicekit.Start(t), t: t}
-	s, err := approvals.New(approvals.Config{ApprovalLife: life}, h.Deps(schemas.Approvals))
+	s, err := approvals.New(config(life), h.Deps(schemas.Approvals))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,9 +289,29 @@ func TestRevokeWaitsForEveryBroker(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	for _, life := range []time.Duration{0, -time.Hour, time.Millisecond, 15 * 24 * time.Hour} {
-		if _, err := approvals.New(approvals.Config{ApprovalLife: life}, boot.Deps{}); problem.CodeOf(err) != problem.Invalid {
-			t.Errorf("%s: %v", life, err)
+	for name, change := range map[string]func(*approvals.Config){
+		"no life":                 func(c *approvals.Config) { c.ApprovalLife = 0 },
+		"a life that is over":     func(c *approvals.Config) { c.ApprovalLife = -time.Hour },
+		"a very short life":       func(c *approvals.Config) { c.ApprovalLife = time.Millisecond },
+		"a very long life":        func(c *approvals.Config) { c.ApprovalLife = 15 * 24 * time.Hour },
+		"no pause":                func(c *approvals.Config) { c.NoticeRetry = 0 },
+		"a console in a folder":   func(c *approvals.Config) { c.ConsoleURL = "https://example.com/console?x" },
+		"a console of no scheme":  func(c *approvals.Config) { c.ConsoleURL = "javascript:alert(1)" },
+		"mail in the clear":       func(c *approvals.Config) { c.SMTPHost, c.SMTPSecurity = "mail.example.com", "none" },
+		"mail of no way":          func(c *approvals.Config) { c.SMTPHost, c.SMTPSecurity = "mail.example.com", "tls" },
+		"mail from nobody":        func(c *approvals.Config) { c.SMTPHost, c.SMTPFrom = "mail.example.com", "" },
+		"mail without a password": func(c *approvals.Config) { c.SMTPHost, c.SMTPUsername = "mail.example.com", "warden" },
+		"a password elsewhere": func(c *approvals.Config) {
+			c.SMTPHost, c.SMTPUsername, c.SMTPPasswordFile = "mail.example.com", "warden", "/nowhere"
+		},
+		"no port":         func(c *approvals.Config) { c.SMTPHost, c.SMTPPort = "mail.example.com", 0 },
+		"no certificates": func(c *approvals.Config) { c.SMTPHost, c.SMTPCAFile = "mail.example.com", "/nowhere" },
+	} {
+		c := config(time.Hour)
+		c.SMTP = approvals.SMTP{SMTPPort: 587, SMTPSecurity: "starttls", SMTPFrom: "warden@example.com"}
+		change(&c)
+		if _, err := approvals.New(c, boot.Deps{}); problem.CodeOf(err) != problem.Invalid {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -82,6 +82,10 @@ func newPeers(t *testing.T, b *buskit.Bus) *peersFake {
 			handle(f, s, "grant_revoke", ask.RevokeGrant{}, func(ask.RevokeGrant) (ask.Sequence, error) { return sequence, nil }),
 			handle(f, s, "approval_list", ask.ListApprovals{}, f.listApprovals),
 			handle(f, s, "approval_decide", ask.DecideApproval{}, f.decide),
+			handle(f, s, "target_define", ask.DefineTarget{}, func(q ask.DefineTarget) (ask.DefinedTarget, error) {
+				return ask.DefinedTarget{Secret: "whsec_made"}, nil
+			}),
+			handle(f, s, "target_test", ask.TestTarget{}, func(ask.TestTarget) (ask.Done, error) { return ask.Done{}, nil }),
 			handle(f, s, "approval_edit", ask.EditApproval{}, f.edit),
 			handle(f, s, "approval_show", ask.ShowApproval{}, func(q ask.ShowApproval) (ask.Approval, error) {
 				a, err := f.find(q.Approval)

@@ -52,7 +52,7 @@ type double struct {
 
 func newDouble(requests string) *double {
 	d := &double{requests: requests, things: map[string]map[string]json.RawMessage{}, revoked: map[string]string{}, rewrapped: map[schemas.Service]bool{}, quit: make(chan struct{})}
-	for _, kind := range []string{"agents", "connections", "grants", "triggers", "environments"} {
+	for _, kind := range []string{"agents", "connections", "grants", "triggers", "environments", "targets"} {
 		d.things[kind] = map[string]json.RawMessage{}
 	}
 	mux := http.NewServeMux()
@@ -82,6 +82,8 @@ func newDouble(requests string) *double {
 		"GET /v1/runs":                   d.runList,
 		"GET /v1/runs/{id}/timeline":     d.timeline,
 		"POST /v1/runs/{id}/cancel":      d.cancel,
+		"DELETE /v1/targets/{name}":      d.removeTarget,
+		"POST /v1/targets/{name}/test":   d.testTarget,
 		"GET /v1/approvals":              d.approvalList,
 		"GET /v1/approvals/{id}":         d.approval,
 		"POST /v1/approvals/{id}/edit":   d.edit,
@@ -302,7 +304,30 @@ func (d *double) put(r *http.Request) (any, error) {
 	if kind == "grants" {
 		delete(d.revoked, name)
 	}
+	if kind == "targets" {
+		if strings.Contains(string(body), `"type":"slack"`) && !strings.Contains(string(body), `"address":"https://hooks.slack.example/T000/B000/XXX"`) {
+			return nil, problem.New(problem.Invalid, "the target's address is not an http(s) URL")
+		}
+		return ask.DefinedTarget{Seq: 7, Secret: "whsec_made"}, nil
+	}
 	return ask.Sequence{Seq: 7}, nil
+}
+
+func (d *double) removeTarget(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.things["targets"][r.PathValue("name")] == nil {
+		return nil, problem.New(problem.NotFound, "there is no target %s", r.PathValue("name"))
+	}
+	delete(d.things["targets"], r.PathValue("name"))
+	return ask.DefinedTarget{Seq: 8}, nil
+}
+
+func (d *double) testTarget(r *http.Request) (any, error) {
+	if r.PathValue("name") == "dead" {
+		return nil, problem.New(problem.Upstream, "dead did not take the notice: it answered 503")
+	}
+	return ask.Done{}, nil
 }
 
 func (d *double) revoke(r *http.Request) (any, error) {

@@ -7,6 +7,7 @@ import (
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/script"
 )
@@ -74,6 +75,12 @@ func words(ev schemas.Event) (text, tone string) {
 		return sentence.Because("denied by "+string(e.By), e.Body.Note), bad
 	case approval.Expired:
 		return "nobody decided in time", bad
+	case notice.Queued, notice.Retried, notice.Sent, notice.Failed:
+		text, well := sentence.Noticed(e)
+		if !well {
+			return text, bad
+		}
+		return text, plain
 	case script.Started:
 		return fmt.Sprintf("JavaScript starts%s", sentence.Attempt(e.Attempt)), plain
 	case script.Fetched:

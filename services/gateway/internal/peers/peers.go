@@ -108,6 +108,20 @@ func (p *Peers) ShowAccess(ctx context.Context, who auth.Identity, q ask.ShowAcc
 	return rpc.Ask[ask.Access](ctx, p.conn, schemas.Toolbroker, "access_show", who.Caller(), q)
 }
 
+// DefineTarget asks approvals.
+func (p *Peers) DefineTarget(ctx context.Context, who auth.Identity, q ask.DefineTarget) (ask.DefinedTarget, error) {
+	a, err := rpc.Ask[ask.DefinedTarget](ctx, p.conn, schemas.Approvals, "target_define", who.Caller(), q)
+	if err == nil {
+		p.Seen(ctx, a.Seq)
+	}
+	return a, err
+}
+
+// TestTarget asks approvals to have a notice sent, which takes as long as the target does.
+func (p *Peers) TestTarget(ctx context.Context, who auth.Identity, q ask.TestTarget) (ask.Done, error) {
+	return rpc.Ask[ask.Done](ctx, p.conn, schemas.Approvals, "target_test", who.Caller(), q)
+}
+
 // DefineTrigger asks webhooks.
 func (p *Peers) DefineTrigger(ctx context.Context, who auth.Identity, q ask.DefineTrigger) (ask.Sequence, error) {
 	return p.define(ctx, who, schemas.Webhooks, "trigger_define", q)

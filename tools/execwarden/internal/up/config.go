@@ -1,6 +1,7 @@
 package up
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/execwarden/execwarden/libs/natsd"
 	"github.com/execwarden/execwarden/libs/postgres"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/services/approvals"
 )
 
 // Config says how to run.
@@ -24,8 +26,9 @@ type Config struct {
 	WorkerPath   string        `name:"worker_path" help:"the jsworker program; default: beside this one"`
 	AllowWeak    bool          `name:"allow_weak_sandbox" default:"false" help:"run scripts even where workers cannot be isolated; for development only"`
 	ApprovalLife time.Duration `name:"approval_life" default:"24h" help:"how long a held call waits for a member"`
-	LogFormat    string        `name:"log_format" default:"text" help:"text or json"`
-	LogLevel     string        `name:"log_level" default:"warn" help:"debug, info, warn or error"`
+	approvals.SMTP
+	LogFormat string `name:"log_format" default:"text" help:"text or json"`
+	LogLevel  string `name:"log_level" default:"warn" help:"debug, info, warn or error"`
 	boot.MasterKey
 
 	started func(*natsd.Server, *postgres.Server) // a seam for fault tests, which stop and start them
@@ -54,6 +57,17 @@ func (c Config) withDefaults() (Config, error) {
 		return c, problem.New(problem.Invalid, "sync_interval %s is outside [0s, 10m]", c.SyncInterval)
 	}
 	return c, nil
+}
+
+// consoleURL is where notices link to, "" when that follows from a port that is not known yet.
+func (c Config) consoleURL() string {
+	if c.PublicURL != "" {
+		return c.PublicURL
+	}
+	if _, port, err := net.SplitHostPort(c.Listen); err != nil || port == "0" {
+		return ""
+	}
+	return "http://" + c.Listen
 }
 
 // DefaultDataDir is /var/lib/execwarden for root, since a cluster of Postgres cannot live in a home that others may
