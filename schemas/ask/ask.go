@@ -257,9 +257,11 @@ type CheckedEdit struct {
 	FourEyes bool            `json:"four_eyes,omitempty"`
 }
 
-// ListApprovals asks for approvals; with Open, only those that wait.
+// ListApprovals asks for approvals; with Open, only those that wait. A page has what fits into one answer.
 type ListApprovals struct {
-	Open bool `json:"open"`
+	Open   bool   `json:"open"`
+	Limit  int    `json:"limit,omitempty"`  // default and most: 100
+	Before string `json:"before,omitempty"` // what the last page called next
 }
 
 // ShowApproval asks for one approval.
@@ -280,9 +282,10 @@ type Approval struct {
 	Editors   []id.Member     `json:"editors,omitempty"`   // who edited them, each once
 }
 
-// Approvals lists approvals, the newest first.
+// Approvals is a page of approvals, the newest request first.
 type Approvals struct {
 	Approvals []Approval `json:"approvals"`
+	Next      string     `json:"next,omitempty"` // empty on the last page
 }
 
 // Event is an event as the ledger recorded it. Raw is the envelope's exact bytes; for what could not be decoded they

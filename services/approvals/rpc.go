@@ -1,7 +1,9 @@
 package approvals
 
 import (
+	"cmp"
 	"context"
+	"strconv"
 
 	"github.com/execwarden/execwarden/libs/barrier"
 	"github.com/execwarden/execwarden/libs/eventlog"
@@ -211,14 +213,30 @@ func (s *Service) showApproval(ctx context.Context, who rpc.Caller, q ask.ShowAp
 }
 
 func (s *Service) listApprovals(ctx context.Context, who rpc.Caller, q ask.ListApprovals) (ask.Approvals, error) {
+	var before uint64
+	if q.Before != "" {
+		var err error
+		if before, err = strconv.ParseUint(q.Before, 10, 63); err != nil || before == 0 {
+			return ask.Approvals{}, problem.New(problem.Invalid, "before is what the last page called next")
+		}
+	}
+	if q.Limit < 0 || q.Limit > maxListed {
+		return ask.Approvals{}, problem.New(problem.Invalid, "limit %d is outside [0, %d]", q.Limit, maxListed)
+	}
 	if err := s.refresh(ctx); err != nil {
 		return ask.Approvals{}, err
 	}
-	list := s.book.List(who.Tenant, q.Open, s.now())
-	for i := range list {
-		list[i].Votes = s.counting(who.Tenant, list[i].Votes, list[i].Approver)
+	list := s.book.List(who.Tenant, q.Open, before, s.now())
+	page := ask.Approvals{Approvals: []ask.Approval{}}
+	for _, row := range list[:fitting(list, cmp.Or(q.Limit, maxListed))] {
+		row.Votes = s.counting(who.Tenant, row.Votes, row.Approver)
+		page.Approvals = append(page.Approvals, row.Approval)
+		page.Next = strconv.FormatUint(row.First, 10)
 	}
-	return ask.Approvals{Approvals: list[:fitting(list)]}, nil
+	if len(page.Approvals) == len(list) {
+		page.Next = ""
+	}
+	return page, nil
 }
 
 // Bounds of an answer: arguments are part of each approval, and more than one message carries would be no answer at all.
@@ -227,10 +245,10 @@ const (
 	maxListedBytes = 768 << 10
 )
 
-// fitting is how many of the first approvals fit into an answer.
-func fitting(list []ask.Approval) int {
+// fitting is how many of the first approvals fit into an answer: at least one.
+func fitting(list []book.Row, most int) int {
 	n, left := 0, maxListedBytes
-	for n < min(len(list), maxListed) {
+	for n < min(len(list), most) {
 		left -= len(list[n].Body.Args) + len(list[n].Asked) + 4<<10 // all else about an approval
 		if left < 0 && n > 0 {
 			break

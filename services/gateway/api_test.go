@@ -68,7 +68,7 @@ func TestWhatOthersOwnIsAskedOfThem(t *testing.T) {
 		{"POST", "/v1/runs/run_1/cancel", ``, "run_cancel"},
 		{"GET", "/v1/runs?limit=5", ``, "runs"},
 		{"GET", "/v1/runs/run_1/timeline?after=0:0", ``, "timeline"},
-		{"GET", "/v1/approvals?open=true", ``, "approval_list"},
+		{"GET", "/v1/approvals?open=true&limit=5&before=41", ``, "approval_list"},
 		{"GET", "/v1/approvals/apr_1", ``, "approval_show"},
 		{"POST", "/v1/approvals/apr_1/edit", `{"digest":"sha256:5f0c3b","args":{"a":"<b>"}}`, "approval_edit"},
 		{"POST", "/v1/approvals/apr_1/decide", `{"digest":"sha256:5f0c3b+","approve":true}`, "approval_decide"},

@@ -155,6 +155,23 @@ func TestDecisionIsAboutWhatThePageShowed(t *testing.T) {
 	}
 }
 
+// An older page is linked, and does not change by itself.
+func TestOlderApprovals(t *testing.T) {
+	h := start(t)
+	h.wait(aWaiting(`{}`))
+	h.mu.Lock()
+	h.next = "41"
+	h.mu.Unlock()
+	cookie := h.session(t)
+	if got := h.browse(t, "/approvals", cookie); !strings.Contains(got.body, `href="/approvals?before=41"`) || !strings.Contains(got.body, `connect="/approvals/live"`) {
+		t.Error(got.body)
+	}
+	got := h.browse(t, "/approvals?before=41", cookie)
+	if q, _ := h.last("approval_list"); q.body.(ask.ListApprovals).Before != "41" || got.status != 200 || strings.Contains(got.body, "/approvals/live") {
+		t.Errorf("%+v: %s", q, got.body)
+	}
+}
+
 // The page of one approval offers its arguments for editing; what comes back is what they meant, and what changed is
 // shown with both versions.
 func TestEditInTheConsole(t *testing.T) {

@@ -25,6 +25,7 @@ type peersFake struct {
 	asked     []asked
 	recorded  []ask.Event
 	approvals []ask.Approval
+	next      string // of the first page of approvals
 	runs      []ask.RunRow
 	away      bool // the ledger does not answer events
 }
@@ -140,6 +141,10 @@ func (f *peersFake) last(method string) (asked, bool) {
 
 func (f *peersFake) listApprovals(q ask.ListApprovals) (ask.Approvals, error) {
 	var out ask.Approvals
+	if q.Before != "" {
+		return out, nil
+	}
+	out.Next = f.next
 	for _, a := range f.approvals {
 		if !q.Open || a.State == "waiting" {
 			out.Approvals = append(out.Approvals, a)

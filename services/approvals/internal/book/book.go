@@ -38,6 +38,7 @@ type State struct {
 	Decided   *approval.Decided
 	Expired   bool
 	Escalated bool
+	First     uint64 // of the request: its place in lists, which never changes
 	Seq       uint64 // of the last event
 }
 
@@ -47,7 +48,7 @@ func (s *State) Apply(seq uint64, ev schemas.Event) {
 	switch ev := ev.(type) {
 	case approval.Requested:
 		if s.Requested == nil {
-			s.Requested = &ev
+			s.Requested, s.First = &ev, seq
 		}
 	case approval.Edited:
 		if s.Requested != nil && !s.closed() {
@@ -266,28 +267,25 @@ func forget(t map[id.Approval]*State) {
 	}
 }
 
-// List gives a tenant's approvals, the newest first.
-func (b *Book) List(tenant id.Tenant, open bool, now time.Time) []ask.Approval {
+// Row is an approval in a list, with its place.
+type Row struct {
+	ask.Approval
+	First uint64
+}
+
+// List gives a tenant's approvals that were requested before a place, the newest first; zero is the newest of all.
+func (b *Book) List(tenant id.Tenant, open bool, before uint64, now time.Time) []Row {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	type row struct {
-		ask.Approval
-		seq uint64
-	}
-	var rows []row
+	var rows []Row
 	for _, s := range b.tenants[tenant] {
-		word := s.Word(now)
-		if s.Requested == nil || open && word != Waiting {
+		if s.Requested == nil || open && s.Word(now) != Waiting || before > 0 && s.First >= before {
 			continue
 		}
-		rows = append(rows, row{s.Show(now), s.Seq})
+		rows = append(rows, Row{s.Show(now), s.First})
 	}
-	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(b.seq, a.seq) })
-	out := make([]ask.Approval, 0, len(rows))
-	for _, r := range rows {
-		out = append(out, r.Approval)
-	}
-	return out
+	slices.SortFunc(rows, func(a, b Row) int { return cmp.Compare(b.First, a.First) })
+	return rows
 }
 
 // Due names an approval whose time is over, or that escalates, and of which nobody has said so.

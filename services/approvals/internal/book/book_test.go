@@ -147,7 +147,7 @@ func TestMachine(t *testing.T) {
 				for i, ev := range said {
 					again.Apply("tnt_a", "apr_1", uint64(i+1), ev)
 				}
-				if a, b := fmt.Sprintf("%+v", again.List("tnt_a", false, m.at)), fmt.Sprintf("%+v", m.shadow.List("tnt_a", false, m.at)); a != b {
+				if a, b := fmt.Sprintf("%+v", again.List("tnt_a", false, 0, m.at)), fmt.Sprintf("%+v", m.shadow.List("tnt_a", false, 0, m.at)); a != b {
 					t.Fatalf("%s\n%s", a, b)
 				}
 			},
@@ -177,7 +177,7 @@ func TestMachine(t *testing.T) {
 				if got := m.state.Show(m.at).Escalated; got != (m.told || want == book.Waiting && m.at.After(now.Add(30*time.Minute))) {
 					t.Fatalf("escalated %v, told %v", got, m.told)
 				}
-				open := m.shadow.List("tnt_a", true, m.at)
+				open := m.shadow.List("tnt_a", true, 0, m.at)
 				due := m.shadow.DueAt(m.at)
 				if (len(open) == 1) != (want == book.Waiting) || (len(due) == 1) != (want == book.Expired && !m.expired || want == book.Waiting && m.at.After(now.Add(30*time.Minute)) && !m.told) {
 					t.Fatalf("%s, %d open and %d due", want, len(open), len(due))
@@ -267,13 +267,13 @@ func TestBook(t *testing.T) {
 			b.Apply("tnt_a", a, seq, approval.Decided{Approval: a, By: "mem_a"})
 		}
 	}
-	if open := b.List("tnt_a", true, now); len(open) != 400 || b.Open() != 400 {
+	if open := b.List("tnt_a", true, 0, now); len(open) != 400 || b.Open() != 400 {
 		t.Errorf("%d wait, %d are counted: those that wait are never forgotten", len(open), b.Open())
 	}
-	if all := b.List("tnt_a", false, now); len(all) > 1001 || all[0].Approval != "apr_1199" {
-		t.Errorf("%d are kept, the newest is %s", len(all), all[0].Approval)
+	if all := b.List("tnt_a", false, 0, now); len(all) > 1001 || all[0].Approval.Approval != "apr_1199" {
+		t.Errorf("%d are kept, the newest is %s", len(all), all[0].Approval.Approval)
 	}
-	if other := b.List("tnt_b", false, now); len(other) != 0 {
+	if other := b.List("tnt_b", false, 0, now); len(other) != 0 {
 		t.Errorf("another tenant has %v", other)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *API) approvals(r *http.Request, who auth.Identity, _ []byte) (ask.Approvals, error) {
-	q, err := query(r, "open")
+	q, err := query(r, "open", "limit", "before")
 	if err != nil {
 		return ask.Approvals{}, err
 	}
@@ -22,7 +22,15 @@ func (a *API) approvals(r *http.Request, who auth.Identity, _ []byte) (ask.Appro
 			return ask.Approvals{}, problem.New(problem.Invalid, "open is true or false")
 		}
 	}
-	list, err := a.Peers.Approvals(r.Context(), who, ask.ListApprovals{Open: open})
+	n, err := limit(q.Get("limit"))
+	if err != nil {
+		return ask.Approvals{}, err
+	}
+	before := q.Get("before")
+	if len(before) > maxCursor {
+		return ask.Approvals{}, problem.New(problem.Invalid, "before is not what a page gave as its next")
+	}
+	list, err := a.Peers.Approvals(r.Context(), who, ask.ListApprovals{Open: open, Limit: min(n, maxApprovals), Before: before})
 	if list.Approvals == nil {
 		list.Approvals = []ask.Approval{}
 	}
@@ -57,6 +65,9 @@ func (a *API) editApproval(r *http.Request, who auth.Identity, body []byte) (ask
 	}
 	return a.Peers.EditApproval(r.Context(), who, ask.EditApproval{Approval: approval, Digest: in.Digest, Args: in.Args, Note: in.Note})
 }
+
+// maxApprovals is the largest page of approvals.
+const maxApprovals = 100
 
 // decision has no default: an approval that was left out by mistake must not be one.
 type decision struct {

@@ -15,6 +15,7 @@ import (
 type approvalsPage struct {
 	Waiting []shown
 	Closed  []ask.Approval
+	Older   string
 }
 
 // shown is an approval with its arguments made readable.
@@ -40,19 +41,24 @@ func showing(a ask.Approval, who auth.Identity) shown {
 }
 
 func (c *Console) approvals(w http.ResponseWriter, r *http.Request, who auth.Identity) error {
-	content, err := c.listApprovals(r, who)
+	before := r.URL.Query().Get("before")
+	content, err := c.listApprovals(r, who, before)
 	if err != nil {
 		return err
 	}
-	return show(w, http.StatusOK, "approvals", frame{Title: "Approvals", Here: "approvals", Who: who, Content: content, Live: "/approvals/live"})
+	f := frame{Title: "Approvals", Here: "approvals", Who: who, Content: content}
+	if before == "" {
+		f.Live = "/approvals/live"
+	}
+	return show(w, http.StatusOK, "approvals", f)
 }
 
-func (c *Console) listApprovals(r *http.Request, who auth.Identity) (approvalsPage, error) {
-	list, err := c.Peers.Approvals(r.Context(), who, ask.ListApprovals{})
+func (c *Console) listApprovals(r *http.Request, who auth.Identity, before string) (approvalsPage, error) {
+	list, err := c.Peers.Approvals(r.Context(), who, ask.ListApprovals{Before: before})
 	if err != nil {
 		return approvalsPage{}, err
 	}
-	out := approvalsPage{}
+	out := approvalsPage{Older: list.Next}
 	for _, a := range list.Approvals {
 		if a.State != "waiting" {
 			out.Closed = append(out.Closed, a)
@@ -66,7 +72,7 @@ func (c *Console) listApprovals(r *http.Request, who auth.Identity) (approvalsPa
 func (c *Console) approvalsLive(w http.ResponseWriter, r *http.Request, who auth.Identity) error {
 	return c.live(w, r, who, ask.Events{Kind: "approval.*"}, func(to *fragments) follow.Reader {
 		return &whole{fragments: to, render: func() ([]byte, error) {
-			content, err := c.listApprovals(r, who)
+			content, err := c.listApprovals(r, who, "")
 			if err != nil {
 				return nil, err
 			}

@@ -7,14 +7,30 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/id"
 )
 
-// Approvals lists approvals, the newest first; with open, only those that wait.
+// maxPages bounds what is listed at once.
+const maxPages = 100
+
+// Approvals lists approvals, the newest first, page by page; with open, only those that wait.
 func (c *Client) Approvals(ctx context.Context, open bool) ([]ask.Approval, error) {
-	list, err := get[ask.Approvals](ctx, c, "/v1/approvals", url.Values{"open": {strconv.FormatBool(open)}})
-	return list.Approvals, err
+	var all []ask.Approval
+	q := url.Values{"open": {strconv.FormatBool(open)}}
+	for range maxPages {
+		page, err := get[ask.Approvals](ctx, c, "/v1/approvals", q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Approvals...)
+		if page.Next == "" {
+			return all, nil
+		}
+		q.Set("before", page.Next)
+	}
+	return nil, problem.New(problem.TooLarge, "there are more approvals than %d pages hold; decide or deny some, or ask the API page by page", maxPages)
 }
 
 // Approval shows one approval. Problems: not_found.

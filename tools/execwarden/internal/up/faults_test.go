@@ -2,6 +2,7 @@ package up
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"os"
@@ -85,6 +86,46 @@ func TestPostgresStopsMidRun(t *testing.T) {
 	if after := w.mustVerify(); after.Leaves <= before.Leaves {
 		t.Errorf("%d leaves after, %d before", after.Leaves, before.Leaves)
 	}
+}
+
+// The inbox is approvals' own fold: members see what waits, edit and decide it with Postgres away, and the run goes on.
+func TestApprovalsWithoutPostgres(t *testing.T) {
+	w := newWorld(t)
+	w.configure(grant.Always)
+	stop, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := w.postgres.Stop(stop); err != nil {
+		t.Fatal(err)
+	}
+	w.deliver(guid)
+	a := w.waitingApproval()
+	if shown, err := w.Approval(t.Context(), a.Approval); err != nil || shown.Digest != a.Digest {
+		t.Errorf("%+v, %v", shown, err)
+	}
+	args := strings.Replace(string(a.Body.Args), `"body":"`, `"body":"without a database: `, 1)
+	edited, err := w.EditApproval(t.Context(), a.Approval, a.Digest, json.RawMessage(args), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.approve(edited)
+	buskit.Eventually(t, "the comment is there", func() bool { return w.github.Effects() == 1 })
+	if got := w.github.Comments()[0]; !strings.HasPrefix(got, "without a database: ") {
+		t.Errorf("%q", got)
+	}
+	again, err := postgres.Start(t.Context(), postgres.Config{DataDir: filepath.Join(w.dir, "data", "postgres")}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		w.stop()
+		if err := again.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if r := w.ended(); r.State != "completed" {
+		t.Errorf("the run ended %s: %s", r.State, r.Message)
+	}
+	w.mustVerify()
 }
 
 // The streams are the truth: a ledger that lost its database builds the same trees from them.
