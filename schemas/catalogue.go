@@ -15,9 +15,11 @@ import (
 	"github.com/execwarden/execwarden/schemas/key"
 	"github.com/execwarden/execwarden/schemas/ledger"
 	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/script"
 	"github.com/execwarden/execwarden/schemas/session"
+	"github.com/execwarden/execwarden/schemas/target"
 	"github.com/execwarden/execwarden/schemas/tenant"
 	"github.com/execwarden/execwarden/schemas/token"
 	"github.com/execwarden/execwarden/schemas/trigger"
@@ -99,6 +101,7 @@ var catalogue = []Entry{
 	entry[grant.Revoked](1, Control, true, nil, Approvals),
 	entry[trigger.Defined](1, Control, false, nil, Webhooks),
 	entry[environment.Registered](1, Control, false, nil, Environments),
+	entry[target.Defined](1, Control, false, nil, Approvals),
 	entry[session.Opened](1, Control, false, nil, Agentloop),
 
 	entry[hook.Received](1, Activity, true, nil, Webhooks),
@@ -125,9 +128,16 @@ var catalogue = []Entry{
 	entry[call.Late](1, Activity, false, executor, executes...),
 
 	entry[approval.Requested](1, Activity, true, nil, Approvals),
+	entry[approval.Edited](1, Activity, true, nil, Approvals),
 	entry[approval.Voted](1, Activity, true, nil, Approvals),
+	entry[approval.Escalated](1, Activity, true, nil, Approvals),
 	entry[approval.Decided](1, Activity, true, nil, Approvals),
 	entry[approval.Expired](1, Activity, true, nil, Approvals),
+
+	entry[notice.Queued](1, Activity, false, nil, Approvals),
+	entry[notice.Retried](1, Activity, false, nil, Approvals),
+	entry[notice.Sent](1, Activity, false, nil, Approvals),
+	entry[notice.Failed](1, Activity, false, nil, Approvals),
 
 	entry[script.Started](1, Activity, false, nil, Runtime),
 	entry[script.Fetched](1, Activity, false, nil, Runtime),

@@ -27,9 +27,11 @@ import (
 	"github.com/execwarden/execwarden/schemas/key"
 	"github.com/execwarden/execwarden/schemas/ledger"
 	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/script"
 	"github.com/execwarden/execwarden/schemas/session"
+	"github.com/execwarden/execwarden/schemas/target"
 	"github.com/execwarden/execwarden/schemas/tenant"
 	"github.com/execwarden/execwarden/schemas/token"
 	"github.com/execwarden/execwarden/schemas/trigger"
@@ -44,6 +46,7 @@ const (
 	callA    = id.Call("call_5f0c1b2a3d4e8f60a1b2c3d4e5f60718")
 	sessionA = id.Session("ses_7a1b2c3d4e5f8a6b8c9d0e1f2a3b4c5d")
 	approveA = id.Approval("apr_2b3c4d5e6f708192a3b4c5d6e7f80910")
+	noticeA  = id.Notice("ntc_3c4d5e6f708192a3b4c5d6e7f8091021")
 	digestA  = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 )
 
@@ -79,10 +82,11 @@ var samples = []struct {
 	{"con_github", "", connection.Listed{Connection: "con_github", Body: connection.Tools{Tools: []connection.Tool{{Name: "add_issue_comment", Description: "Add a comment.", Schema: json.RawMessage(`{"type":"object"}`), Effect: connection.Probeable, Writes: true, ChangedAt: at}}}}},
 	{"grt_comment", "", grant.Created{Grant: "grt_comment", Agent: "agt_triage", Run: runA, Verdict: grant.Allow, Condition: "size(args.body) < 1000",
 		Selector: grant.Selector{Tool: "github.add_issue_comment", Methods: []string{"create"}, Effects: []connection.Effect{connection.Probeable}, Repos: []string{"acme/shop"}},
-		Approval: grant.When, ApproveWhen: "args.issue_number > 5", Quorum: 2, Approver: member.Admin, Limits: grant.Limits{Calls: 1000, PerRun: 5, PerMinute: 10, AtOnce: 4}, Tainted: true, ExpiresAt: at.AddDate(0, 0, 7)}},
+		Approval: grant.When, ApproveWhen: "args.issue_number > 5", Quorum: 2, Approver: member.Admin, FourEyes: true, EscalateAfter: 1800, Limits: grant.Limits{Calls: 1000, PerRun: 5, PerMinute: 10, AtOnce: 4}, Tainted: true, ExpiresAt: at.AddDate(0, 0, 7)}},
 	{"grt_comment", "", grant.Revoked{Grant: "grt_comment", Agent: "agt_triage", Reason: "no longer needed"}},
 	{"trg_triage", "", trigger.Defined{Trigger: "trg_triage", Hook: "hook_github", Events: []string{"issues.opened"}, Repos: []string{"acme/shop"}, Agent: "agt_triage", Prompt: "Triage {{.Title}}", Removed: true}},
 	{"env_builder", "", environment.Registered{Environment: "env_builder", Driver: environment.Docker, Removed: true}},
+	{"tgt_oncall", "", target.Defined{Target: "tgt_oncall", Type: target.Webhook, Host: "hooks.example.com", About: target.Abouts(), Arguments: true, Private: []string{"10.1.2.6:443"}, Fingerprint: "9f86d081884c", Removed: true}},
 	{string(sessionA), "", session.Opened{Session: sessionA, Agent: "agt_triage"}},
 
 	{"dlv_3c4d5e", "", hook.Received{Delivery: "dlv_3c4d5e", Hook: "hook_github", GUID: "72d3162e-cc78-11e3-81ab-4c9367dc0958", Event: "issues", Body: hook.Payload{Payload: []byte(`{"action":"opened"}`)}}},
@@ -100,8 +104,8 @@ var samples = []struct {
 	{string(runA), "", run.Cancelled{Run: runA, Reason: "wrong issue"}},
 
 	{string(runA), "", call.Requested{Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", ArgsDigest: digestA, Effect: string(callA), Parent: "call_00ff", NotAfter: at.Add(time.Minute), Taint: []string{"hook_github"}, Hint: "ew.hint.v1.runtime.0." + string(callA), Body: call.Args{Args: args}}},
-	{string(runA), "", call.Held{Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, Requested: 41, Control: 12}},
-	{string(runA), call.Upstream, call.Admitted{Call: callA, Run: runA, Tool: "github.add_issue_comment", Route: call.Upstream, Grant: "grt_comment", Approval: approveA, Requested: 41, Control: 12, Permit: "key_1a2b3c.eyJhdWQiOiJ1cHN0cmVhbSJ9.c2ln"}},
+	{string(runA), "", call.Held{Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, EscalateAfter: 1800, Requested: 41, Control: 12}},
+	{string(runA), call.Upstream, call.Admitted{Call: callA, Run: runA, Tool: "github.add_issue_comment", Route: call.Upstream, Grant: "grt_comment", Approval: approveA, Requested: 41, Control: 12, Permit: "key_1a2b3c.eyJhdWQiOiJ1cHN0cmVhbSJ9.c2ln", Edited: 44, ForRun: digestA, Body: call.Args{Args: args}}},
 	{string(runA), "", call.Refused{Call: callA, Run: runA, Tool: "github.add_issue_comment", Grant: "grt_comment", Approval: approveA, Code: "denied", Reason: "mem_owner said no", Control: 12}},
 	{string(runA), call.Upstream, call.Finished{Call: callA, Run: runA, Tool: "github.add_issue_comment", ToolError: true, Recovered: true, Taint: []string{"con_github"}, Body: call.Result{Result: result}}},
 	{string(runA), call.Upstream, call.Failed{Call: callA, Run: runA, Tool: "github.add_issue_comment", Code: "upstream_error", Message: "GitHub did not answer the call"}},
@@ -109,9 +113,17 @@ var samples = []struct {
 	{string(runA), call.Exec, call.Unknown{Call: callA, Run: runA, Tool: "machine.exec", Message: "the machine went away"}},
 	{string(runA), call.Upstream, call.Late{Call: callA, Run: runA, Tool: "github.add_issue_comment", Body: call.Result{Result: result}}},
 
-	{string(approveA), "", approval.Requested{Approval: approveA, Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, Requested: 41, ExpiresAt: at.AddDate(0, 0, 1), Body: approval.Shown{Args: args}}},
-	{string(approveA), "", approval.Decided{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Approved: true, By: "mem_owner", Requested: 41, Body: approval.Note{Note: "fine"}}},
+	{string(approveA), "", approval.Requested{Approval: approveA, Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, StartedBy: "mem_owner", Requested: 41, EscalateAt: at.Add(30 * time.Minute), ExpiresAt: at.AddDate(0, 0, 1), Body: approval.Shown{Args: args}}},
+	{string(approveA), "", approval.Edited{Approval: approveA, Call: callA, Run: runA, Replaces: digestA, Digest: digestA, Grant: "grt_comment", Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, By: "mem_owner", Body: approval.Change{Args: args, Note: "politer"}}},
+	{string(approveA), "", approval.Voted{Approval: approveA, Call: callA, Run: runA, Digest: digestA, By: "mem_owner", ForRun: true, Body: approval.Note{Note: "fine"}}},
+	{string(approveA), "", approval.Escalated{Approval: approveA, Call: callA, Run: runA, Digest: digestA}},
+	{string(approveA), "", approval.Decided{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Approved: true, By: "mem_owner", Requested: 41, Edited: 44, ForRun: true, Body: approval.Note{Note: "fine"}}},
 	{string(approveA), "", approval.Expired{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Requested: 41}},
+
+	{"tgt_oncall", "", notice.Queued{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Run: runA, Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
+	{"tgt_oncall", "", notice.Retried{Notice: noticeA, Target: "tgt_oncall", Attempt: 1, Reason: "it answered 503", NextAt: at.Add(5 * time.Second), Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
+	{"tgt_oncall", "", notice.Sent{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Attempts: 2}},
+	{"tgt_oncall", "", notice.Failed{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Attempts: 10, Reason: "it answered 503"}},
 
 	{string(runA), "", script.Started{Call: callA, Run: runA, Attempt: 1, Seed: 18446744073709551615, NowMS: 1796040000123}},
 	{string(runA), "", script.Fetched{Call: callA, Run: runA, Seq: 1, Method: "GET", Status: 200, Bytes: 5242880, Code: "too_large", Body: script.Hops{Hops: []script.Hop{{URL: "https://status.example.com/status.json", Address: "203.0.113.9:443", Status: 200}}}}},

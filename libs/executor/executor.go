@@ -82,7 +82,7 @@ func (g *Gate) Apply(s eventlog.Stored) error {
 // Work is a verified admission, ready to be acted on.
 type Work struct {
 	Tenant      id.Tenant
-	Requested   call.Requested
+	Requested   call.Requested // with the arguments to act on: those that a person put in the place of the caller's, if one did
 	Admitted    call.Admitted
 	Seq         uint64 // of the admission
 	Permit      permit.Claims
@@ -120,6 +120,12 @@ func (g *Gate) Accept(ctx context.Context, h bus.Heard) (*Work, error) {
 		return w, problem.New(problem.Denied, "the admission names a request that is not there")
 	}
 	w.Requested, w.asked = *state.Requested, state.RequestedAt
+	if state.Admitted.Edited != 0 {
+		// A person edited the arguments. Those in the admission are acted on; the permit says whether they are the right
+		// ones. Not those of the event as heard: a large body is put back only where it is read.
+		w.Requested.Body = state.Admitted.Body
+		w.Requested.ArgsDigest = permit.Digest(w.Requested.Body.Args)
+	}
 	if w.Permit, err = g.verify(ctx, w); err != nil {
 		return w, err
 	}

@@ -141,6 +141,11 @@ func TestAccept(t *testing.T) {
 		"another grant":              {func(s *story) { s.admitted.Grant = "grt_2" }, problem.Denied},
 		"another control sequence":   {func(s *story) { s.admitted.Control = 1 }, problem.Denied},
 		"another tool in the event":  {func(s *story) { s.admitted.Tool = "x.z" }, problem.Denied},
+		"edited arguments":           {edited(`{"a":2}`, `{"a":2}`, 9), ""},
+		"edited, and changed again":  {edited(`{"a":2}`, `{"a":3}`, 9), problem.Denied},
+		"edited without a permit":    {edited(`{"a":1}`, `{"a":2}`, 9), problem.Denied},
+		"edited by nobody":           {edited(`{"a":2}`, `{"a":2}`, 0), problem.Denied},
+		"edited to nothing":          {edited(`{"a":2}`, ``, 9), problem.Denied},
 		"an expired permit":          {func(s *story) { s.claims.IssuedAt, s.claims.ExpiresAt = was, was.Add(time.Minute) }, problem.Expired},
 		"a request that is not":      {func(s *story) { s.admitted.Requested = 1 << 40 }, "nothing"},
 		"on another run's subject":   {func(s *story) { s.key = "run_2" }, "nothing"},
@@ -157,6 +162,19 @@ func TestAccept(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %q", name, w, err, c.want)
 		case executor.Later(err):
 			t.Errorf("%s: it is tried again for ever", name)
+		case name == "edited arguments" && (string(w.Requested.Body.Args) != `{"a":2}` || w.Requested.ArgsDigest != w.Permit.ArgsDigest):
+			t.Errorf("%s are not those that are acted on: %+v", name, w.Requested)
+		}
+	}
+}
+
+// edited is an admission of edited arguments: those of the permit, those in the admission, and the edit that it names.
+func edited(permitted, admitted string, seq uint64) func(*story) {
+	return func(s *story) {
+		s.claims.ArgsDigest = permit.Digest([]byte(permitted))
+		s.admitted.Edited = seq
+		if admitted != "" {
+			s.admitted.Body.Args = json.RawMessage(admitted)
 		}
 	}
 }

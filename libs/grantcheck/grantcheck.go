@@ -17,9 +17,10 @@ import (
 
 // Bounds of a grant.
 const (
-	maxQuorum = 10
-	maxLimit  = 1_000_000_000
-	maxListOf = 100 // methods, effects or repositories
+	maxQuorum   = 10
+	maxLimit    = 1_000_000_000
+	maxEscalate = 14 * 24 * 60 * 60 // seconds
+	maxListOf   = 100               // methods, effects or repositories
 )
 
 var (
@@ -56,7 +57,7 @@ func Faults(g grant.Created, now time.Time) (faults []Fault) {
 	if g.Verdict != "" && g.Verdict != grant.Allow && !denies {
 		fault("verdict", "verdict %.40q is not allow or deny", g.Verdict)
 	}
-	if denies && (g.Approval != "" && g.Approval != grant.Never || g.Limits != (grant.Limits{}) || g.Quorum != 0 || g.Approver != "") {
+	if denies && (g.Approval != "" && g.Approval != grant.Never || g.Limits != (grant.Limits{}) || g.Quorum != 0 || g.Approver != "" || g.FourEyes || g.EscalateAfter != 0) {
 		fault("verdict", "a grant that denies has no approval rule and no limits")
 	}
 	if !denies && !slices.Contains(rules, g.Approval) {
@@ -67,6 +68,9 @@ func Faults(g grant.Created, now time.Time) (faults []Fault) {
 	}
 	if g.Quorum < 0 || g.Quorum > maxQuorum {
 		fault("quorum", "quorum %d is outside [0, %d]", g.Quorum, maxQuorum)
+	}
+	if g.EscalateAfter < 0 || g.EscalateAfter > maxEscalate {
+		fault("escalate_after", "escalate_after of %d s is outside [0, %d]", g.EscalateAfter, maxEscalate)
 	}
 	if g.Approver != "" && (!g.Approver.Valid() || !g.Approver.MayApprove()) {
 		fault("approver", "approver %.40q is not a role that may approve", g.Approver)

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/script"
 )
@@ -35,6 +38,41 @@ func Answered(e run.ModelCompleted) string {
 		parts = append(parts, "wants "+c.Tool)
 	}
 	return strings.Join(parts, " ")
+}
+
+// Approved says how long an approval counts.
+func Approved(forRun bool) string {
+	if forRun {
+		return "approved for the rest of the run"
+	}
+	return "approved"
+}
+
+// Admitted says that a call is let through.
+func Admitted(e call.Admitted) string {
+	text := e.Tool + " is let through, under " + string(e.Grant)
+	if e.Edited != 0 {
+		text += ", with arguments that a person edited"
+	}
+	if e.ForRun != "" {
+		text += "; so will be calls like it, for the rest of the run"
+	}
+	return text
+}
+
+// Noticed says what became of a notice to approvers, and whether that is well; "" for another event.
+func Noticed(ev schemas.Event) (text string, well bool) {
+	switch e := ev.(type) {
+	case notice.Queued:
+		return fmt.Sprintf("%s is to be told: %s", e.Target, e.About), true
+	case notice.Retried:
+		return fmt.Sprintf("%s was not told%s: %s", e.Target, Attempt(e.Attempt), e.Reason), false
+	case notice.Sent:
+		return fmt.Sprintf("%s was told: %s%s", e.Target, e.About, Attempt(e.Attempts)), true
+	case notice.Failed:
+		return Because(fmt.Sprintf("%s is not told: %s", e.Target, e.About), e.Reason), false
+	}
+	return "", true
 }
 
 // Fetched says what a script fetched.

@@ -66,6 +66,17 @@ func TestSealAndOpen(t *testing.T) {
 			t.Errorf("%v: %v", at, err)
 		}
 	}
+	if _, err := v.Put(ctx, "tnt_a", "con_gone", vault.NewSecret("gone")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is nothing to forget
+		if err := v.Delete(ctx, "tnt_a", "con_gone", 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.Get(ctx, "tnt_a", "con_gone"); problem.CodeOf(err) != problem.NotFound {
+			t.Errorf("a secret that was forgotten: %v", err)
+		}
+	}
 	// Nothing on the disk of the bus is readable.
 	kv, err := k.Boot.JS.KeyValue(ctx, "secrets")
 	if err != nil {

@@ -49,7 +49,8 @@ type Args struct {
 	Args json.RawMessage `json:"args"`
 }
 
-// Admitted lets an executor act, once, within the permit.
+// Admitted lets an executor act, once, within the permit. When a person edited the arguments, Body has those that are
+// acted on, and the permit's digest is theirs; the request keeps what the caller asked for.
 type Admitted struct {
 	Call      id.Call     `json:"call"`
 	Run       id.Run      `json:"run"`
@@ -60,6 +61,9 @@ type Admitted struct {
 	Requested uint64      `json:"requested_seq"` // EW_ACTIVITY sequence of the request
 	Control   uint64      `json:"control_seq"`   // EW_CONTROL sequence that the decision saw
 	Permit    string      `json:"permit"`
+	Edited    uint64      `json:"edited_seq,omitempty"` // EW_ACTIVITY sequence of the approval.edited that the arguments are from; zero: the request's
+	ForRun    string      `json:"for_run,omitempty"`    // what later calls of the run may be and need no new approval, as a digest; empty: this call only
+	Body      Args        `json:"body,omitzero"`
 }
 
 // Kind implements schemas.Event.
@@ -67,17 +71,19 @@ func (Admitted) Kind() string { return "call.admitted" }
 
 // Held makes a call wait for a person. Digest binds tool, arguments, tool schema and grant.
 type Held struct {
-	Call      id.Call     `json:"call"`
-	Run       id.Run      `json:"run"`
-	Agent     id.Agent    `json:"agent"`
-	Tool      string      `json:"tool"`
-	Grant     id.Grant    `json:"grant"`
-	Digest    string      `json:"digest"`
-	Reason    string      `json:"reason"`
-	Quorum    int         `json:"quorum,omitempty"` // as the grant says
-	Approver  member.Role `json:"approver,omitempty"`
-	Requested uint64      `json:"requested_seq"`
-	Control   uint64      `json:"control_seq"`
+	Call          id.Call     `json:"call"`
+	Run           id.Run      `json:"run"`
+	Agent         id.Agent    `json:"agent"`
+	Tool          string      `json:"tool"`
+	Grant         id.Grant    `json:"grant"`
+	Digest        string      `json:"digest"`
+	Reason        string      `json:"reason"`
+	Quorum        int         `json:"quorum,omitempty"` // as the grant says
+	Approver      member.Role `json:"approver,omitempty"`
+	FourEyes      bool        `json:"four_eyes,omitempty"`
+	EscalateAfter int         `json:"escalate_after_s,omitempty"`
+	Requested     uint64      `json:"requested_seq"`
+	Control       uint64      `json:"control_seq"`
 }
 
 // Kind implements schemas.Event.

@@ -18,11 +18,13 @@ type Created struct {
 	Selector  Selector `json:"selector"`
 	Condition string   `json:"condition,omitempty"` // CEL over the call; empty: it always holds
 
-	Approval    Approval    `json:"approval"`
-	ApproveWhen string      `json:"approve_when,omitempty"` // CEL; for the rule "when"
-	Quorum      int         `json:"quorum,omitempty"`       // members who have to approve; zero is one
-	Approver    member.Role `json:"approver,omitempty"`     // the role that they need; empty: any that may approve
-	Tainted     bool        `json:"tainted,omitempty"`      // writes of a tainted run need no approval beyond the rule
+	Approval      Approval    `json:"approval"`
+	ApproveWhen   string      `json:"approve_when,omitempty"`     // CEL; for the rule "when"
+	Quorum        int         `json:"quorum,omitempty"`           // members who have to approve; zero is one
+	Approver      member.Role `json:"approver,omitempty"`         // the role that they need; empty: any that may approve
+	FourEyes      bool        `json:"four_eyes,omitempty"`        // nobody approves what they asked for: a run that they started, arguments that they edited
+	EscalateAfter int         `json:"escalate_after_s,omitempty"` // seconds that a call waits before more people are told; zero: it does not escalate
+	Tainted       bool        `json:"tainted,omitempty"`          // writes of a tainted run need no approval beyond the rule
 
 	Limits    Limits    `json:"limits,omitzero"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`

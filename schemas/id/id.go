@@ -41,6 +41,8 @@ type (
 	Token       string
 	Login       string
 	Event       string
+	Target      string
+	Notice      string
 )
 
 func (Tenant) prefix() string      { return "tnt" }
@@ -60,6 +62,8 @@ func (Key) prefix() string         { return "key" }
 func (Token) prefix() string       { return "tok" }
 func (Login) prefix() string       { return "lgn" }
 func (Event) prefix() string       { return "evt" }
+func (Target) prefix() string      { return "tgt" }
+func (Notice) prefix() string      { return "ntc" }
 
 // New makes a fresh id that sorts by time of creation.
 func New[T ID]() T {

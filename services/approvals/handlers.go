@@ -2,6 +2,7 @@ package approvals
 
 import (
 	"context"
+	"time"
 
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
@@ -10,6 +11,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/run"
 )
 
 const (
@@ -32,13 +34,25 @@ func (s *Service) onHeld(ctx context.Context, h bus.Heard) error {
 		s.log.ErrorContext(ctx, "held call names a request that is not its own", "call", held.Call, "seq", h.Seq, "err", err)
 		return nil
 	}
+	startedBy, err := s.startedBy(ctx, h.At.Tenant, held.Run)
+	if err != nil {
+		return err
+	}
 	a := id.Derive[id.Approval](string(h.At.Tenant), string(held.Call), held.Digest)
+	expires := h.Envelope.Time.Add(s.cfg.ApprovalLife)
+	var escalates time.Time
+	if held.EscalateAfter > 0 {
+		escalates = h.Envelope.Time.Add(time.Duration(held.EscalateAfter) * time.Second)
+	}
+	if !escalates.Before(expires) {
+		escalates = time.Time{} // it expires first
+	}
 	_, err = s.deps.Log.AppendAfter(ctx, eventlog.Draft{
 		Tenant: h.At.Tenant, Key: string(a), Run: held.Run, Actor: actor, Causation: h.Envelope.ID, Correlation: h.Envelope.Correlation,
 		ID: id.Derive[id.Event](string(a), "requested"),
 		Event: approval.Requested{
 			Approval: a, Call: held.Call, Run: held.Run, Agent: held.Agent, Tool: held.Tool, Grant: held.Grant, Digest: held.Digest,
-			Reason: held.Reason, Quorum: held.Quorum, Approver: held.Approver, Requested: held.Requested, ExpiresAt: h.Envelope.Time.Add(s.cfg.ApprovalLife),
+			Reason: held.Reason, Quorum: held.Quorum, Approver: held.Approver, FourEyes: held.FourEyes, StartedBy: startedBy, Requested: held.Requested, EscalateAt: escalates, ExpiresAt: expires,
 			Body: approval.Shown{Args: request.Body.Args},
 		},
 	}, 0)
@@ -48,16 +62,36 @@ func (s *Service) onHeld(ctx context.Context, h bus.Heard) error {
 	return err
 }
 
-// expireDue says of every approval past its time that it is.
-func (s *Service) expireDue(ctx context.Context) error {
+// startedBy is the member who started a run, "" when none did.
+func (s *Service) startedBy(ctx context.Context, tenant id.Tenant, r id.Run) (id.Member, error) {
+	created, err := s.deps.Log.Last(ctx, schemas.Activity, schemas.SubjectOf(tenant, run.Created{}.Kind(), string(r), "").String())
+	if problem.CodeOf(err) == problem.NotFound {
+		return "", nil // a conversation of an external client
+	}
+	if err != nil {
+		return "", err
+	}
+	by, err := id.Parse[id.Member](created.Envelope.Actor)
+	if err != nil {
+		return "", nil // a trigger
+	}
+	return by, nil
+}
+
+// sayDue says of every approval past its time that it is, and of each that waits for long that more people are to be told.
+// Who decides at the same moment wins or loses by the expected sequence; what lost is not due any more.
+func (s *Service) sayDue(ctx context.Context) error {
 	if err := s.refresh(ctx); err != nil {
 		return err
 	}
 	for _, due := range s.book.DueAt(s.now()) {
-		r := due.State.Requested
+		r := due.State.Waits()
+		var ev schemas.Event = approval.Escalated{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest}
+		if due.Expired {
+			ev = approval.Expired{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, Requested: r.Requested}
+		}
 		_, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
-			Tenant: due.Tenant, Key: string(r.Approval), Run: r.Run, Actor: actor, ID: id.Derive[id.Event](string(r.Approval), "expired"),
-			Event: approval.Expired{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, Requested: r.Requested},
+			Tenant: due.Tenant, Key: string(r.Approval), Run: r.Run, Actor: actor, ID: id.Derive[id.Event](string(r.Approval), ev.Kind()), Event: ev,
 		}, due.State.Seq)
 		if err != nil && problem.CodeOf(err) != problem.Conflict {
 			return err

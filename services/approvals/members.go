@@ -44,6 +44,10 @@ func (s *Service) counting(tenant id.Tenant, votes []id.Member, least member.Rol
 // count leaves out of an approval the votes that do not count any more.
 func (s *Service) count(tenant id.Tenant, state *book.State) {
 	if state.Requested != nil {
-		state.Votes = s.counting(tenant, state.Votes, state.Requested.Approver)
+		state.Votes = s.counting(tenant, state.Votes, state.Waits().Approver)
+		state.ForRun = slices.DeleteFunc(s.counting(tenant, state.ForRun, state.Waits().Approver), func(who id.Member) bool {
+			role, _ := s.roleNow(tenant, who, member.Owner)
+			return !role.MayConfigure() // they may approve a call still, and grant nothing
+		})
 	}
 }

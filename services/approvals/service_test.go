@@ -34,26 +34,31 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // house is the approval service on a real bus.
 type house struct {
 	*servicekit.Kit
-	t   *testing.T
-	ask func(method string, who rpc.Caller, q any) (json.RawMessage, error)
+	t    *testing.T
+	stop func()
+	ask  func(method string, who rpc.Caller, q any) (json.RawMessage, error)
+}
+
+func config(life time.Duration) approvals.Config {
+	return approvals.Config{ApprovalLife: life, NoticeRetry: 50 * time.Millisecond, ConsoleURL: "https://warden.example.com"}
 }
 
 func start(t *testing.T, life time.Duration) *house {
 	t.Helper()
 	t.Parallel()
 	h := &house{Kit: servicekit.Start(t), t: t}
-	s, err := approvals.New(approvals.Config{ApprovalLife: life}, h.Deps(schemas.Approvals))
+	s, err := approvals.New(config(life), h.Deps(schemas.Approvals))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Run(s)
+	h.stop = h.Run(s)
 	conn := h.Conn(t, string(schemas.Gateway))
 	h.ask = func(method string, who rpc.Caller, q any) (json.RawMessage, error) {
 		return rpc.Ask[json.RawMessage](t.Context(), conn, schemas.Approvals, method, who, q)
 	}
-	buskit.Eventually(t, "the service answers", func() bool {
-		_, err := h.ask("approval_list", servicekit.Owner(), ask.ListApprovals{})
-		return err == nil
+	buskit.Eventually(t, "the service decides", func() bool { // it has heard who is a member
+		_, err := h.ask("approval_decide", servicekit.Owner(), ask.DecideApproval{Approval: "apr_none"})
+		return problem.CodeOf(err) == problem.NotFound
 	})
 	return h
 }
@@ -188,6 +193,109 @@ func TestListFits(t *testing.T) {
 	}
 }
 
+// Pages go on where the last one ended, whatever is decided and requested meanwhile, and every approval is on one of them.
+func TestListPages(t *testing.T) {
+	h := start(t, time.Hour)
+	var held []approval.Requested
+	for i := range 7 {
+		held = append(held, h.hold(id.Call(fmt.Sprint("call_", i)), `{"a":"`+strings.Repeat("x", 200<<10)+`"}`))
+	}
+	var got []string
+	q := ask.ListApprovals{Limit: 2}
+	for range 10 {
+		raw, err := h.ask("approval_list", servicekit.Owner(), q)
+		var page ask.Approvals
+		if err == nil {
+			err = json.Unmarshal(raw, &page)
+		}
+		if err != nil || len(page.Approvals) == 0 || len(page.Approvals) > 2 {
+			t.Fatalf("%d approvals, %v", len(page.Approvals), err)
+		}
+		for _, a := range page.Approvals {
+			got = append(got, string(a.Call))
+		}
+		if q.Before = page.Next; q.Before == "" {
+			break
+		}
+		// What is decided keeps its place, and what is new is on no later page.
+		if len(got) == 2 {
+			if _, err := h.ask("approval_decide", servicekit.Owner(), ask.DecideApproval{Approval: held[0].Approval, Digest: held[0].Digest}); err != nil {
+				t.Fatal(err)
+			}
+			h.hold("call_new", `{}`)
+		}
+	}
+	if text := strings.Join(got, " "); text != "call_6 call_5 call_4 call_3 call_2 call_1 call_0" {
+		t.Error(text)
+	}
+	for _, q := range []ask.ListApprovals{{Before: "x"}, {Before: "-1"}, {Before: "0"}, {Limit: -1}, {Limit: 101}} {
+		if _, err := h.ask("approval_list", servicekit.Owner(), q); problem.CodeOf(err) != problem.Invalid {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}
+
+// Of decisions and the expiry that fall on one moment, one wins: the approval ends once, and who is told that they decided
+// did.
+func TestDecisionAndExpiryRace(t *testing.T) {
+	h := start(t, time.Second)
+	var held []approval.Requested
+	for i := range 4 {
+		held = append(held, h.hold(id.Call(fmt.Sprint("call_", i)), `{}`))
+	}
+	won := make([]atomic.Int64, len(held))
+	var wait sync.WaitGroup
+	for i, r := range held {
+		for _, who := range []string{"mem_a", "mem_b"} {
+			wait.Go(func() {
+				for { // until the moment comes
+					vote := ask.DecideApproval{Approval: r.Approval, Digest: r.Digest, Approve: true}
+					if left := time.Until(r.ExpiresAt); left > 5*time.Millisecond {
+						time.Sleep(left / 2)
+						continue
+					}
+					_, err := h.ask("approval_decide", servicekit.Caller(who, member.Approver), vote)
+					switch problem.CodeOf(err) {
+					case "":
+						won[i].Add(1)
+					case problem.Conflict, problem.Expired:
+					default:
+						t.Error(err)
+					}
+					return
+				}
+			})
+		}
+	}
+	wait.Wait()
+	for i, r := range held {
+		buskit.Eventually(t, "it ends", func() bool {
+			a, err := h.show("approval_show", servicekit.Owner(), ask.ShowApproval{Approval: r.Approval})
+			return err == nil && a.State != "waiting" && h.ends(r.Approval) > 0
+		})
+		if n := h.ends(r.Approval); n != 1 || won[i].Load() > 1 {
+			t.Errorf("%s ends %d times, %d won", r.Approval, n, won[i].Load())
+		}
+		decided := len(h.of("approval.decided", r.Approval))
+		if int64(decided) != won[i].Load() {
+			t.Errorf("%s: %d decisions, %d were told that they decided", r.Approval, decided, won[i].Load())
+		}
+	}
+}
+
+func (h *house) of(kind string, a id.Approval) (out []eventlog.Stored) {
+	for _, e := range h.Events(schemas.Activity, kind) {
+		if e.At.Key == string(a) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (h *house) ends(a id.Approval) int {
+	return len(h.of("approval.decided", a)) + len(h.of("approval.expired", a))
+}
+
 func (h *house) granted(t *testing.T) grant.Created {
 	t.Helper()
 	g := grant.Created{Grant: "grt_1", Agent: "agt_a", Approval: grant.Always, Selector: grant.Selector{Tool: "github.*", Repos: []string{"acme/shop"}}}
@@ -284,9 +392,29 @@ func TestRevokeWaitsForEveryBroker(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	for _, life := range []time.Duration{0, -time.Hour, time.Millisecond, 15 * 24 * time.Hour} {
-		if _, err := approvals.New(approvals.Config{ApprovalLife: life}, boot.Deps{}); problem.CodeOf(err) != problem.Invalid {
-			t.Errorf("%s: %v", life, err)
+	for name, change := range map[string]func(*approvals.Config){
+		"no life":                 func(c *approvals.Config) { c.ApprovalLife = 0 },
+		"a life that is over":     func(c *approvals.Config) { c.ApprovalLife = -time.Hour },
+		"a very short life":       func(c *approvals.Config) { c.ApprovalLife = time.Millisecond },
+		"a very long life":        func(c *approvals.Config) { c.ApprovalLife = 15 * 24 * time.Hour },
+		"no pause":                func(c *approvals.Config) { c.NoticeRetry = 0 },
+		"a console in a folder":   func(c *approvals.Config) { c.ConsoleURL = "https://example.com/console?x" },
+		"a console of no scheme":  func(c *approvals.Config) { c.ConsoleURL = "javascript:alert(1)" },
+		"mail in the clear":       func(c *approvals.Config) { c.SMTPHost, c.SMTPSecurity = "mail.example.com", "none" },
+		"mail of no way":          func(c *approvals.Config) { c.SMTPHost, c.SMTPSecurity = "mail.example.com", "tls" },
+		"mail from nobody":        func(c *approvals.Config) { c.SMTPHost, c.SMTPFrom = "mail.example.com", "" },
+		"mail without a password": func(c *approvals.Config) { c.SMTPHost, c.SMTPUsername = "mail.example.com", "warden" },
+		"a password elsewhere": func(c *approvals.Config) {
+			c.SMTPHost, c.SMTPUsername, c.SMTPPasswordFile = "mail.example.com", "warden", "/nowhere"
+		},
+		"no port":         func(c *approvals.Config) { c.SMTPHost, c.SMTPPort = "mail.example.com", 0 },
+		"no certificates": func(c *approvals.Config) { c.SMTPHost, c.SMTPCAFile = "mail.example.com", "/nowhere" },
+	} {
+		c := config(time.Hour)
+		c.SMTP = approvals.SMTP{SMTPPort: 587, SMTPSecurity: "starttls", SMTPFrom: "warden@example.com"}
+		change(&c)
+		if _, err := approvals.New(c, boot.Deps{}); problem.CodeOf(err) != problem.Invalid {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

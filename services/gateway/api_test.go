@@ -59,6 +59,8 @@ func TestWhatOthersOwnIsAskedOfThem(t *testing.T) {
 		{"POST", "/v1/grants/comments/revoke", `{"reason":"enough"}`, "grant_revoke"},
 		{"PUT", "/v1/triggers/issues", `{"hook":"github","events":["issues.opened"],"agent":"agt_triage","prompt":"x"}`, "trigger_define"},
 		{"PUT", "/v1/hooks/github", `{"secret":"s"}`, "hook_define"},
+		{"PUT", "/v1/targets/oncall", `{"type":"webhook","address":"https://example.com/h","about":["requested"]}`, "target_define"},
+		{"POST", "/v1/targets/oncall/test", ``, "target_test"},
 		{"PUT", "/v1/environments/box", `{"driver":"docker"}`, "environment_define"},
 		{"POST", "/v1/keys/rewrap", `{"service":"agentloop","after":"tnt_a","look":true}`, "keys_rewrap"},
 		{"POST", "/v1/keys/renew", `{"service":"agentloop"}`, "keys_renew"},
@@ -66,8 +68,10 @@ func TestWhatOthersOwnIsAskedOfThem(t *testing.T) {
 		{"POST", "/v1/runs/run_1/cancel", ``, "run_cancel"},
 		{"GET", "/v1/runs?limit=5", ``, "runs"},
 		{"GET", "/v1/runs/run_1/timeline?after=0:0", ``, "timeline"},
-		{"GET", "/v1/approvals?open=true", ``, "approval_list"},
-		{"POST", "/v1/approvals/apr_1/decide", `{"digest":"sha256:5f0c3b","approve":true}`, "approval_decide"},
+		{"GET", "/v1/approvals?open=true&limit=5&before=41", ``, "approval_list"},
+		{"GET", "/v1/approvals/apr_1", ``, "approval_show"},
+		{"POST", "/v1/approvals/apr_1/edit", `{"digest":"sha256:5f0c3b","args":{"a":"<b>"}}`, "approval_edit"},
+		{"POST", "/v1/approvals/apr_1/decide", `{"digest":"sha256:5f0c3b+","approve":true}`, "approval_decide"},
 		{"GET", "/v1/events?after=1:2&kind=call.*", ``, "events"},
 		{"POST", "/v1/ledger/verify", ``, "verify"},
 		{"GET", "/v1/ledger/position", ``, "position"},
@@ -88,6 +92,29 @@ func TestWhatOthersOwnIsAskedOfThem(t *testing.T) {
 	c, _ := h.last("connection_define")
 	if q := c.body.(ask.DefineConnection); q.Credential != "ghp_x" || q.Connection.Connection != "con_github" || q.Connection.Credential != "" {
 		t.Errorf("%+v", q)
+	}
+	tgt, _ := h.last("target_define")
+	if q := tgt.body.(ask.DefineTarget); q.Target.Target != "tgt_oncall" || q.Address != "https://example.com/h" || len(q.Target.About) != 1 {
+		t.Errorf("%+v", q)
+	}
+	if got := h.call(t, h.owner, "DELETE", "/v1/targets/oncall", ""); got.status != 200 {
+		t.Error(got)
+	}
+	tgt, _ = h.last("target_define")
+	if q := tgt.body.(ask.DefineTarget); q.Target.Target != "tgt_oncall" || !q.Target.Removed {
+		t.Errorf("%+v", q)
+	}
+	if got := h.call(t, h.owner, "GET", "/v1/targets", ""); got.status != 200 || got.body != `{"targets":[]}` {
+		t.Error(got)
+	}
+	e, _ := h.last("approval_edit")
+	if q := e.body.(ask.EditApproval); q.Approval != "apr_1" || q.Digest != "sha256:5f0c3b" || !strings.Contains(string(q.Args), "b") {
+		t.Errorf("%+v", q)
+	}
+	for _, body := range []string{`{"digest":"sha256:5f0c3b"}`, `{"args":{}}`, `{"digest":"d","args":{},"approve":true}`} {
+		if got := h.call(t, h.owner, "POST", "/v1/approvals/apr_1/edit", body); got.status != 400 {
+			t.Errorf("%s: %+v", body, got)
+		}
 	}
 	// What they refuse comes through as it is.
 	if got := h.call(t, h.owner, "POST", "/v1/runs", `{"agent":"nobody","prompt":"x"}`); got.status != 404 || got.header.Get("Content-Type") != "application/problem+json" {

@@ -63,7 +63,7 @@ func TestInBrowser(t *testing.T) {
 	// Chromium's virtual time may run out before a busy machine has answered, so each page is opened until it is there.
 	for path, whole := range map[string]func(dom string) bool{
 		"/runs/run_1": func(dom string) bool { return strings.Count(dom, `<li id="e-EW_ACTIVITY-`) == events },
-		"/approvals":  func(string) bool { return true },
+		"/approvals":  func(dom string) bool { return strings.Contains(dom, "Approve once") },
 	} {
 		buskit.Eventually(t, path+" is whole and live", func() bool {
 			dom := look("--dump-dom", proxy.URL+path)
@@ -78,7 +78,7 @@ func TestInBrowser(t *testing.T) {
 	if folder == "" {
 		return
 	}
-	for name, path := range map[string]string{"runs": "/", "run": "/runs/run_1", "approvals": "/approvals", "missing": "/runs/run_unheard", "login": "/login?code=x"} {
+	for name, path := range map[string]string{"runs": "/", "run": "/runs/run_1", "approvals": "/approvals", "approval": "/approvals/apr_4", "missing": "/runs/run_unheard", "login": "/login?code=x"} {
 		for _, size := range []string{"1200,900", "360,1400"} {
 			width, _, _ := strings.Cut(size, ",")
 			look("--screenshot="+filepath.Join(folder, name+"-"+width+".png"), "--window-size="+size, "--hide-scrollbars", proxy.URL+path)
@@ -113,6 +113,9 @@ func (h *house) story(t *testing.T) {
 	second := aWaiting(`{"owner":"acme","repo":"web","title":"` + `Fix \u202egnp.exe` + `","<script>document.title='owned'</script>":[1,{"a":null}]}`)
 	second.Approval, second.Tool, second.Digest = "apr_2", "github.create_issue", "sha256:77aa"
 	h.wait(second)
+	edited := aWaiting(`{"owner":"acme","repo":"web","issue_number":412,"body":"Thanks for the report!\n\nWe can reproduce it."}`)
+	edited.Approval, edited.Digest, edited.Asked, edited.Editors, edited.FourEyes, edited.StartedBy = "apr_4", "sha256:12ab", args, []id.Member{"mem_owner"}, true, "mem_ann"
+	h.wait(edited)
 	closed := aWaiting(`{}`)
 	closed.Approval, closed.State, closed.By = "apr_3", "denied", "mem_owner"
 	h.wait(closed)

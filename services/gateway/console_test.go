@@ -134,12 +134,90 @@ func TestDecisionIsAboutWhatThePageShowed(t *testing.T) {
 	if d := q.body.(ask.DecideApproval); got.status != 303 || d.Approve || d.Note != "no" || q.who.Actor != "mem_owner" {
 		t.Errorf("%+v: %+v", got, q)
 	}
+	h.wait(aWaiting(`{}`))
+	h.mu.Lock()
+	h.approvals = h.approvals[1:]
+	h.mu.Unlock()
+	got = h.submit(t, "/approvals/apr_1/decide", h.base, url.Values{"digest": {"sha256:5f0c3b"}, "decision": {"approve_for_run"}}, cookie)
+	q, _ = h.last("approval_decide")
+	if d := q.body.(ask.DecideApproval); got.status != 303 || !d.Approve || !d.ForRun {
+		t.Errorf("%+v: %+v", got, q)
+	}
+	h.mu.Lock()
+	h.approvals[0].State = "denied"
+	h.mu.Unlock()
 	if got := h.browse(t, "/approvals", cookie); !strings.Contains(got.body, "Nothing waits") || !strings.Contains(got.body, "denied") {
 		t.Error(got.body)
 	}
 	large := url.Values{"digest": {"sha256:5f0c3b"}, "decision": {"deny"}, "note": {strings.Repeat("x", 40<<10)}}
 	if got := h.submit(t, "/approvals/apr_1/decide", h.base, large, cookie); got.status != 413 {
 		t.Error(got.status)
+	}
+}
+
+// An older page is linked, and does not change by itself.
+func TestOlderApprovals(t *testing.T) {
+	h := start(t)
+	h.wait(aWaiting(`{}`))
+	h.mu.Lock()
+	h.next = "41"
+	h.mu.Unlock()
+	cookie := h.session(t)
+	if got := h.browse(t, "/approvals", cookie); !strings.Contains(got.body, `href="/approvals?before=41"`) || !strings.Contains(got.body, `connect="/approvals/live"`) {
+		t.Error(got.body)
+	}
+	got := h.browse(t, "/approvals?before=41", cookie)
+	if q, _ := h.last("approval_list"); q.body.(ask.ListApprovals).Before != "41" || got.status != 200 || strings.Contains(got.body, "/approvals/live") {
+		t.Errorf("%+v: %s", q, got.body)
+	}
+}
+
+// The page of one approval offers its arguments for editing; what comes back is what they meant, and what changed is
+// shown with both versions.
+func TestEditInTheConsole(t *testing.T) {
+	h := start(t)
+	h.wait(aWaiting(`{"owner":"acme","repo":"web","body":"one\ntwo \u003cb\u003e \u202e\u2028x"}`))
+	cookie := h.session(t)
+	got := h.browse(t, "/approvals/apr_1", cookie)
+	checkInert(t, "the form", got.body)
+	for _, want := range []string{`name="digest" value="sha256:5f0c3b"`, `two &lt;b&gt; \u202e\u2028x`, `for="edit-args"`} {
+		if !strings.Contains(got.body, want) {
+			t.Errorf("no %s in %s", want, got.body)
+		}
+	}
+	edit := url.Values{"digest": {"sha256:5f0c3b"}, "args": {`{"owner":"acme","repo":"web","body":"one\n2 <script>"}`}, "note": {"shorter"}}
+	if got := h.submit(t, "/approvals/apr_1/edit", "https://evil.example", edit, cookie); got.status != 403 {
+		t.Errorf("from another site: %+v", got)
+	}
+	got = h.submit(t, "/approvals/apr_1/edit", h.base, edit, cookie)
+	q, _ := h.last("approval_edit")
+	if e := q.body.(ask.EditApproval); got.status != 303 || got.header.Get("Location") != "/approvals/apr_1" || e.Note != "shorter" || string(e.Args) != edit.Get("args") && !strings.Contains(string(e.Args), "script") {
+		t.Errorf("%+v: %+v", got, q)
+	}
+	for _, path := range []string{"/approvals/apr_1", "/approvals"} {
+		got = h.browse(t, path, cookie)
+		checkInert(t, path, got.body)
+		for _, want := range []string{"mem_owner", `<del><span class="sign">- </span>two &lt;b&gt; \u{202E}\u{2028}x</del>`, `<ins><span class="sign">+ </span>2 &lt;script&gt;</ins>`, `<span class="same">one</span>`, `value="sha256:5f0c3b&#43;"`} {
+			if !strings.Contains(got.body, want) {
+				t.Errorf("%s has no %s in %s", path, want, got.body)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		form url.Values
+		want int
+	}{
+		"an old page":          {edit, 409},
+		"no JSON":              {url.Values{"digest": {"sha256:5f0c3b+"}, "args": {`{"a":`}}, 400},
+		"a very large form":    {url.Values{"digest": {"sha256:5f0c3b+"}, "args": {`{"a":"` + strings.Repeat("x", 1<<20) + `"}`}}, 413},
+		"nothing to put it in": {url.Values{}, 400},
+	} {
+		if got := h.submit(t, "/approvals/apr_1/edit", h.base, c.form, cookie); got.status != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if got := h.browse(t, "/approvals/apr_none", cookie); got.status != 404 {
+		t.Error(got)
 	}
 }
 
@@ -152,6 +230,19 @@ func TestArgumentsNamedTwiceAreShownAsTheyAre(t *testing.T) {
 	}
 }
 
+// Who may not grant is not offered an approval for the rest of the run.
+func TestApproversAreNotOfferedTheRun(t *testing.T) {
+	h := start(t)
+	h.wait(aWaiting(`{}`))
+	if got := h.browse(t, "/approvals", h.session(t)); !strings.Contains(got.body, "approve_for_run") {
+		t.Error("an owner is not offered it")
+	}
+	h.owner = h.token(t, auth.MainTenant, member.Approver, time.Time{})
+	if got := h.browse(t, "/approvals", h.session(t)); strings.Contains(got.body, "approve_for_run") || !strings.Contains(got.body, `value="approve"`) {
+		t.Error(got.body)
+	}
+}
+
 func TestAuditorsSeeAndDoNotDecide(t *testing.T) {
 	h := start(t)
 	h.wait(aWaiting(`{}`))
@@ -160,7 +251,10 @@ func TestAuditorsSeeAndDoNotDecide(t *testing.T) {
 	if got := h.browse(t, "/approvals", cookie); got.status != 200 || strings.Contains(got.body, `value="approve"`) {
 		t.Error(got)
 	}
-	for _, path := range []string{"/approvals/apr_1/decide", "/runs/run_1/cancel"} {
+	if got := h.browse(t, "/approvals/apr_1", cookie); got.status != 200 || strings.Contains(got.body, "<textarea") {
+		t.Error(got)
+	}
+	for _, path := range []string{"/approvals/apr_1/decide", "/approvals/apr_1/edit", "/runs/run_1/cancel"} {
 		if got := h.submit(t, path, h.base, url.Values{"digest": {"sha256:5f0c3b"}, "decision": {"approve"}}, cookie); got.status != 403 {
 			t.Error(got)
 		}

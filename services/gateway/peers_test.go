@@ -25,6 +25,7 @@ type peersFake struct {
 	asked     []asked
 	recorded  []ask.Event
 	approvals []ask.Approval
+	next      string // of the first page of approvals
 	runs      []ask.RunRow
 	away      bool // the ledger does not answer events
 }
@@ -99,6 +100,18 @@ func newPeers(t *testing.T, b *buskit.Bus) *peersFake {
 			handle(f, s, "grant_revoke", ask.RevokeGrant{}, func(ask.RevokeGrant) (ask.Sequence, error) { return sequence, nil }),
 			handle(f, s, "approval_list", ask.ListApprovals{}, f.listApprovals),
 			handle(f, s, "approval_decide", ask.DecideApproval{}, f.decide),
+			handle(f, s, "target_define", ask.DefineTarget{}, func(q ask.DefineTarget) (ask.DefinedTarget, error) {
+				return ask.DefinedTarget{Secret: "whsec_made"}, nil
+			}),
+			handle(f, s, "target_test", ask.TestTarget{}, func(ask.TestTarget) (ask.Done, error) { return ask.Done{}, nil }),
+			handle(f, s, "approval_edit", ask.EditApproval{}, f.edit),
+			handle(f, s, "approval_show", ask.ShowApproval{}, func(q ask.ShowApproval) (ask.Approval, error) {
+				a, err := f.find(q.Approval)
+				if err != nil {
+					return ask.Approval{}, err
+				}
+				return *a, nil
+			}),
 		)
 	})
 	serve(schemas.Ledger, func(s *rpc.Server) error {
@@ -145,6 +158,10 @@ func (f *peersFake) last(method string) (asked, bool) {
 
 func (f *peersFake) listApprovals(q ask.ListApprovals) (ask.Approvals, error) {
 	var out ask.Approvals
+	if q.Before != "" {
+		return out, nil
+	}
+	out.Next = f.next
 	for _, a := range f.approvals {
 		if !q.Open || a.State == "waiting" {
 			out.Approvals = append(out.Approvals, a)
@@ -153,17 +170,40 @@ func (f *peersFake) listApprovals(q ask.ListApprovals) (ask.Approvals, error) {
 	return out, nil
 }
 
-func (f *peersFake) decide(q ask.DecideApproval) (ask.Approval, error) {
-	for i, a := range f.approvals {
-		if a.Approval == q.Approval {
-			if a.Digest != q.Digest {
-				return ask.Approval{}, problem.New(problem.Conflict, "the decision is about something else")
-			}
-			f.approvals[i].State = map[bool]string{true: "approved", false: "denied"}[q.Approve]
-			return f.approvals[i], nil
+func (f *peersFake) find(which id.Approval) (*ask.Approval, error) {
+	for i := range f.approvals {
+		if f.approvals[i].Approval == which {
+			return &f.approvals[i], nil
 		}
 	}
-	return ask.Approval{}, problem.New(problem.NotFound, "there is no approval %s", q.Approval)
+	return nil, problem.New(problem.NotFound, "there is no approval %s", which)
+}
+
+func (f *peersFake) decide(q ask.DecideApproval) (ask.Approval, error) {
+	a, err := f.find(q.Approval)
+	if err != nil {
+		return ask.Approval{}, err
+	}
+	if a.Digest != q.Digest {
+		return ask.Approval{}, problem.New(problem.Conflict, "the decision is about something else")
+	}
+	a.State = map[bool]string{true: "approved", false: "denied"}[q.Approve]
+	return *a, nil
+}
+
+func (f *peersFake) edit(q ask.EditApproval) (ask.Approval, error) {
+	a, err := f.find(q.Approval)
+	if err != nil {
+		return ask.Approval{}, err
+	}
+	if a.Digest != q.Digest {
+		return ask.Approval{}, problem.New(problem.Conflict, "the edit is of something else")
+	}
+	if len(a.Asked) == 0 {
+		a.Asked = a.Body.Args
+	}
+	a.Body.Args, a.Digest, a.Editors = q.Args, a.Digest+"+", []id.Member{"mem_owner"}
+	return *a, nil
 }
 
 func (f *peersFake) position() (c ask.Cursor) {

@@ -117,7 +117,7 @@ func (s *Service) run(ctx context.Context, w *executor.Work, source string, now 
 		return s.cancelled(w, executor.Stopped(ctx)), nil
 	case errors.As(err, &failure):
 		s.scripts.WithLabelValues(failure.Code).Observe(time.Since(began).Seconds())
-		return s.finished(w, host, true, errorResult{Error: failing{failure.Code, failure.Message, failure.Line, failure.Col}, Logs: result.Logs})
+		return s.finished(w, host, true, errorResult{Error: failing{failure.Code, failure.Message, failure.Line, failure.Col}, Logs: result.Logs, Notes: host.noted()})
 	case err != nil && executor.Later(err) || ctx.Err() != nil:
 		return nil, problem.Wrap(err, problem.Unavailable, "the script was cut off")
 	case err != nil:
@@ -126,19 +126,21 @@ func (s *Service) run(ctx context.Context, w *executor.Work, source string, now 
 		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}, nil
 	}
 	s.scripts.WithLabelValues("ok").Observe(time.Since(began).Seconds())
-	return s.finished(w, host, false, valueResult{Value: result.Value, Logs: result.Logs, Warnings: result.Warnings, Isolation: string(result.Tier)})
+	return s.finished(w, host, false, valueResult{Value: result.Value, Logs: result.Logs, Warnings: result.Warnings, Notes: host.noted(), Isolation: string(result.Tier)})
 }
 
 type valueResult struct {
 	Value     json.RawMessage `json:"value"`
 	Logs      []sandbox.Line  `json:"logs,omitempty"`
 	Warnings  []string        `json:"warnings,omitempty"`
+	Notes     []string        `json:"notes,omitempty"`
 	Isolation string          `json:"isolation"`
 }
 
 type errorResult struct {
 	Error failing        `json:"error"`
 	Logs  []sandbox.Line `json:"logs,omitempty"`
+	Notes []string       `json:"notes,omitempty"`
 }
 
 type failing struct {

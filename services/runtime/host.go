@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -33,6 +34,7 @@ type host struct {
 
 	mu    sync.Mutex
 	taint []string
+	notes []string // what the model has to know of the script's calls, beyond what the script makes of them
 }
 
 func newHost(s *Service, w *executor.Work, rules []agent.Egress) (*host, error) {
@@ -60,6 +62,30 @@ func (h *host) taints() []string {
 	defer h.mu.Unlock()
 	return slices.Clone(h.taint)
 }
+
+func (h *host) noted() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.notes)
+}
+
+// noteEdit tells that a call was made with other arguments than the script's. The script itself goes on with the answer.
+func (h *host) noteEdit(state *calls.State) {
+	if state.Admitted == nil || state.Admitted.Edited == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.notes) < maxNotes {
+		h.notes = append(h.notes, fmt.Sprintf("a person edited the arguments of %s; it was called with %.*s", state.Requested.Tool, maxNoted, state.Admitted.Body.Args))
+	}
+}
+
+// Bounds of the notes beside a script's result.
+const (
+	maxNotes = 20
+	maxNoted = 2 << 10 // bytes of one call's arguments
+)
 
 func (h *host) addTaint(origins ...string) {
 	h.mu.Lock()
@@ -94,6 +120,7 @@ func (h *host) CallTool(ctx context.Context, c sandbox.Call) (json.RawMessage, e
 	}
 	for {
 		if state.Outcome != nil {
+			h.noteEdit(state)
 			return h.outcome(state)
 		}
 		if state.Held != nil && !state.Settled() {

@@ -204,9 +204,10 @@ func TestHeldCall(t *testing.T) {
 		var claim struct{ Deadline time.Time }
 		return json.Unmarshal(entry.Value(), &claim) == nil && time.Now().After(claim.Deadline)
 	})
-	h.Say(schemas.Toolbroker, eventlog.Draft{Key: string(run1), Route: call.Upstream, Event: call.Admitted{Call: second.Call, Run: run1, Tool: second.Tool}})
+	h.Say(schemas.Toolbroker, eventlog.Draft{Key: string(run1), Route: call.Upstream, Event: call.Admitted{Call: second.Call, Run: run1, Tool: second.Tool,
+		Edited: 9, Body: call.Args{Args: json.RawMessage(`{"id":8}`)}}})
 	h.finish(second, `{"content":[{"type":"text","text":"closed"}]}`)
-	if _, result := h.outcome("call_js"); !strings.Contains(result, `[7,"closed",0.`) {
+	if _, result := h.outcome("call_js"); !strings.Contains(result, `[7,"closed",0.`) || !strings.Contains(result, `"notes":["a person edited the arguments of `+second.Tool+`; it was called with {\"id\":8}"]`) {
 		t.Error(result)
 	}
 	if n := len(h.Events(schemas.Activity, "call.requested")); n != 3 {

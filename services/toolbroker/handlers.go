@@ -59,7 +59,7 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 	case approval.Decided:
 		run, c, a.seq, a.approval = ev.Run, ev.Call, ev.Requested, ev.Approval
 		if ev.Approved {
-			a.approved = ev.Digest
+			a.approved, a.edited, a.forRun = ev.Digest, ev.Edited, ev.ForRun
 		} else {
 			a.refusal = problem.New(problem.Denied, "%s said no", ev.By)
 		}
@@ -93,7 +93,29 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 	}
 	a.request = *state.Requested
 	a.request.NotAfter = time.Time{} // waiting for a person does not count
+	if a.edited != 0 {
+		if err := s.takeEdit(ctx, &a); err != nil {
+			return err
+		}
+	}
 	return s.decide(ctx, a)
+}
+
+// takeEdit puts the arguments that a person edited in the place of those that were asked for. That they are what was
+// approved is not taken on trust: the decision that follows computes their digest.
+func (s *Service) takeEdit(ctx context.Context, a *question) error {
+	stored, err := s.deps.Log.ReadAt(ctx, schemas.Activity, a.edited)
+	if err != nil && problem.CodeOf(err) != problem.NotFound {
+		return err
+	}
+	edit, err := eventlog.Decode[approval.Edited](stored)
+	if err != nil || stored.At.Tenant != a.tenant || stored.At.Key != string(a.approval) || edit.Call != a.request.Call {
+		a.refusal = problem.New(problem.Conflict, "the decision names an edit that is not of this call; ask again")
+		return nil
+	}
+	a.request.Body.Args, a.request.ArgsDigest = edit.Body.Args, permit.Digest(edit.Body.Args)
+	a.quorum = max(edit.Quorum, 1) // of the grant that the edited arguments fall under
+	return nil
 }
 
 // question is one call at the moment of its decision.
@@ -104,9 +126,11 @@ type question struct {
 	cause       id.Event
 	correlation string
 	approval    id.Approval
+	edited      uint64         // the approval.edited that request's arguments are from; zero: its own
 	approved    string         // the digest that was approved
 	voters      []id.Member    // who approved it
 	quorum      int            // how many of them have to be members still
+	forRun      bool           // and later calls of the run like it
 	refusal     *problem.Error // what a person, or the clock, decided already
 }
 
@@ -118,7 +142,7 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	r := a.request
 	known := s.state.Known(a.tenant, r.Agent, r.Tool)
 	d := policy.Decision{Verdict: policy.Refuse}
-	before, beforeErr := s.approvedBefore(ctx, a)
+	earlier := s.approvedEarlier(ctx, a.tenant, r.Run)
 	args, err := permit.CanonicalArgs(r.Body.Args)
 	switch {
 	case a.approved != "" && !s.standing(a):
@@ -130,9 +154,9 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	case permit.Digest(r.Body.Args) != r.ArgsDigest:
 		d.Code, d.Reason = problem.Invalid, "the arguments do not have the digest that the request names"
 	default:
-		d = policy.Decide(known, policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, NotAfter: r.NotAfter, Approved: a.approved, Before: before}, &s.conditions, s.now())
+		d = policy.Decide(known, policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, NotAfter: r.NotAfter, Approved: a.approved, Before: earlier.under, Passed: earlier.forRun}, &s.conditions, s.now())
 	}
-	if err := beforeErr(); err != nil {
+	if err := earlier.failed(); err != nil {
 		return err
 	}
 	if d.Verdict == policy.Admit && !known.Tool.Folded && d.Grant.Limits != (grant.Limits{}) {
@@ -153,11 +177,19 @@ func (s *Service) decide(ctx context.Context, a question) error {
 			return err
 		}
 		draft.Route = known.Tool.Route
-		ev = call.Admitted{Call: r.Call, Run: r.Run, Tool: r.Tool, Route: known.Tool.Route, Grant: d.GrantID(), Approval: a.approval,
-			Requested: a.seq, Control: control, Permit: text}
+		admitted := call.Admitted{Call: r.Call, Run: r.Run, Tool: r.Tool, Route: known.Tool.Route, Grant: d.GrantID(), Approval: a.approval,
+			Requested: a.seq, Control: control, Permit: text, Edited: a.edited}
+		if a.edited != 0 {
+			admitted.Body = r.Body
+		}
+		if a.forRun {
+			// Later calls find it here. A crash before this is stored leaves them held, as the call itself is.
+			admitted.ForRun = policy.Scope(*d.Grant, *known.Tool, args, len(r.Taint) > 0)
+		}
+		ev = admitted
 	case policy.Hold:
 		ev = call.Held{Call: r.Call, Run: r.Run, Agent: r.Agent, Tool: r.Tool, Grant: d.GrantID(), Digest: d.Digest, Reason: d.Reason,
-			Quorum: d.Grant.Quorum, Approver: d.Grant.Approver, Requested: a.seq, Control: control}
+			Quorum: d.Grant.Quorum, Approver: d.Grant.Approver, FourEyes: d.Grant.FourEyes, EscalateAfter: d.Grant.EscalateAfter, Requested: a.seq, Control: control}
 	default:
 		ev = call.Refused{Call: r.Call, Run: r.Run, Tool: r.Tool, Grant: d.GrantID(), Approval: a.approval, Code: string(d.Code), Reason: d.Reason, Control: control}
 	}
@@ -176,24 +208,37 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	return nil
 }
 
-// approvedBefore says under which grants a call of this run was approved before. It reads the run only when a grant's
-// rule asks, and then once; the second function gives the error of that.
-func (s *Service) approvedBefore(ctx context.Context, a question) (func(id.Grant) bool, func() error) {
+// approved is what members approved in a run before. It reads the run only when a grant's rule asks, and then once.
+type approved struct {
+	under  func(id.Grant) bool // a call, under the grant
+	forRun func(scope string) bool
+	failed func() error
+}
+
+func (s *Service) approvedEarlier(ctx context.Context, tenant id.Tenant, run id.Run) approved {
 	var failed error
-	read := sync.OnceValue(func() map[id.Grant]bool {
-		approved := map[id.Grant]bool{}
-		for e, err := range s.deps.Log.Read(ctx, schemas.Activity, calls.Filter(a.tenant, a.request.Run), 1) {
+	var grants map[id.Grant]bool
+	var scopes map[string]bool
+	read := sync.OnceFunc(func() {
+		grants, scopes = map[id.Grant]bool{}, map[string]bool{}
+		for e, err := range s.deps.Log.Read(ctx, schemas.Activity, calls.Filter(tenant, run), 1) {
 			if err != nil {
 				failed = err
-				return nil
+				return
 			}
 			if ev, err := eventlog.Decode[call.Admitted](e); err == nil && ev.Approval != "" {
-				approved[ev.Grant] = true
+				grants[ev.Grant] = true
+				if ev.ForRun != "" {
+					scopes[ev.ForRun] = true
+				}
 			}
 		}
-		return approved
 	})
-	return func(g id.Grant) bool { return read()[g] }, func() error { return failed }
+	return approved{
+		under:  func(g id.Grant) bool { read(); return failed == nil && grants[g] },
+		forRun: func(scope string) bool { read(); return failed == nil && scopes[scope] },
+		failed: func() error { return failed },
+	}
 }
 
 func (s *Service) sign(a question, d policy.Decision, route call.Route, control uint64) (string, error) {

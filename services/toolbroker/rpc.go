@@ -33,6 +33,7 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("access_show", s.showAccess),
 		rpc.On("grant_simulate", s.simulateGrant),
 		barrier.Answer(s.view),
+		rpc.On("edit_check", s.checkEdit),
 	)...)
 }
 

@@ -154,6 +154,17 @@ func (h *house) request(c id.Call, tool, args string, change func(*call.Requeste
 	return h.Say(schemas.Agentloop, eventlog.Draft{Key: string(run1), Run: r.Run, Event: r})
 }
 
+// requestIn is request in another run.
+func (h *house) requestIn(run id.Run, c id.Call, tool, args string) {
+	h.t.Helper()
+	raw, err := permit.CanonicalArgs(json.RawMessage(args))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.Say(schemas.Agentloop, eventlog.Draft{Key: string(run), Run: run, Event: call.Requested{Call: c, Run: run, Agent: "agt_a", Tool: tool, ArgsDigest: permit.Digest(raw),
+		Effect: string(c), NotAfter: time.Now().Add(time.Minute), Body: call.Args{Args: raw}}})
+}
+
 func of[T schemas.Event](c id.Call) func(T) bool {
 	return func(ev T) bool {
 		var at struct{ Call id.Call }

@@ -20,6 +20,8 @@ func (s *Service) voters(ctx context.Context, tenant id.Tenant, a id.Approval, d
 			continue // of a version that this program does not know
 		}
 		switch ev := ev.(type) {
+		case approval.Edited:
+			out = nil // votes before it were about other arguments, also when it brings those back
 		case approval.Voted:
 			if ev.Digest == digest {
 				out = append(out, ev.By)

@@ -53,7 +53,7 @@ type double struct {
 
 func newDouble(requests string) *double {
 	d := &double{requests: requests, things: map[string]map[string]json.RawMessage{}, revoked: map[string]string{}, rewrapped: map[schemas.Service]bool{}, quit: make(chan struct{})}
-	for _, kind := range []string{"agents", "connections", "grants", "triggers", "environments"} {
+	for _, kind := range []string{"agents", "connections", "grants", "triggers", "environments", "targets"} {
 		d.things[kind] = map[string]json.RawMessage{}
 	}
 	mux := http.NewServeMux()
@@ -92,7 +92,11 @@ func newDouble(requests string) *double {
 		"GET /v1/runs":                   d.runList,
 		"GET /v1/runs/{id}/timeline":     d.timeline,
 		"POST /v1/runs/{id}/cancel":      d.cancel,
+		"DELETE /v1/targets/{name}":      d.removeTarget,
+		"POST /v1/targets/{name}/test":   d.testTarget,
 		"GET /v1/approvals":              d.approvalList,
+		"GET /v1/approvals/{id}":         d.approval,
+		"POST /v1/approvals/{id}/edit":   d.edit,
 		"POST /v1/approvals/{id}/decide": d.decide,
 		"GET /v1/events":                 d.eventPage,
 		"POST /v1/ledger/verify":         d.verify,
@@ -310,6 +314,12 @@ func (d *double) put(r *http.Request) (any, error) {
 	if kind == "grants" {
 		delete(d.revoked, name)
 	}
+	if kind == "targets" {
+		if strings.Contains(string(body), `"type":"slack"`) && !strings.Contains(string(body), `"address":"https://hooks.slack.example/T000/B000/XXX"`) {
+			return nil, problem.New(problem.Invalid, "the target's address is not an http(s) URL")
+		}
+		return ask.DefinedTarget{Seq: 7, Secret: "whsec_made"}, nil
+	}
 	return ask.Sequence{Seq: 7}, nil
 }
 
@@ -339,6 +349,23 @@ func (d *double) removeConnection(r *http.Request) (any, error) {
 	}
 	delete(d.things["connections"], r.PathValue("name"))
 	return ask.InForce{Seq: 9, Heard: 1, ConfirmedMS: 4.5}, nil
+}
+
+func (d *double) removeTarget(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.things["targets"][r.PathValue("name")] == nil {
+		return nil, problem.New(problem.NotFound, "there is no target %s", r.PathValue("name"))
+	}
+	delete(d.things["targets"], r.PathValue("name"))
+	return ask.DefinedTarget{Seq: 8}, nil
+}
+
+func (d *double) testTarget(r *http.Request) (any, error) {
+	if r.PathValue("name") == "dead" {
+		return nil, problem.New(problem.Upstream, "dead did not take the notice: it answered 503")
+	}
+	return ask.Done{}, nil
 }
 
 func (d *double) revoke(r *http.Request) (any, error) {
@@ -446,6 +473,7 @@ func (d *double) decide(r *http.Request) (any, error) {
 	var in struct {
 		Digest, Note string
 		Approve      *bool
+		ForRun       bool `json:"for_run"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Approve == nil {
 		return nil, problem.New(problem.Invalid, "a decision says approve")
@@ -459,8 +487,45 @@ func (d *double) decide(r *http.Request) (any, error) {
 			return nil, problem.New(problem.Conflict, "the decision is about something else than what waits; look at it again")
 		}
 		v.State, v.By = map[bool]string{true: "approved", false: "denied"}[*in.Approve], "mem_owner"
+		v.ForRun = in.ForRun
 		d.say(v.Run, "mem_owner", approval.Decided{Approval: v.Approval, Run: v.Run, Approved: *in.Approve, By: "mem_owner", Body: approval.Note{Note: in.Note}})
 		d.say(v.Run, "service:agentloop", run.Completed{Run: v.Run, Steps: 2, Body: run.Result{Text: "commented"}})
+		return *v, nil
+	}
+	return nil, problem.New(problem.NotFound, "there is no approval %s", r.PathValue("id"))
+}
+
+func (d *double) approval(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, v := range d.approvals {
+		if string(v.Approval) == r.PathValue("id") {
+			return v, nil
+		}
+	}
+	return nil, problem.New(problem.NotFound, "there is no approval %s", r.PathValue("id"))
+}
+
+func (d *double) edit(r *http.Request) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var in struct {
+		Digest, Note string
+		Args         json.RawMessage
+	}
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Args) == 0 {
+		return nil, problem.New(problem.Invalid, "an edit has args")
+	}
+	for i := range d.approvals {
+		v := &d.approvals[i]
+		if string(v.Approval) != r.PathValue("id") {
+			continue
+		}
+		if in.Digest != v.Digest {
+			return nil, problem.New(problem.Conflict, "the edit is of something else than what waits; look at it again")
+		}
+		v.Asked, v.Body.Args, v.Digest, v.Editors = v.Body.Args, in.Args, "sha256:def", []id.Member{"mem_owner"}
+		d.say(v.Run, "mem_owner", approval.Edited{Approval: v.Approval, Run: v.Run, By: "mem_owner", Body: approval.Change{Args: in.Args}})
 		return *v, nil
 	}
 	return nil, problem.New(problem.NotFound, "there is no approval %s", r.PathValue("id"))

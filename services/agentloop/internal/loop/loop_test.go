@@ -282,6 +282,30 @@ func TestRenderTellsWhatBecameOfCalls(t *testing.T) {
 	}
 }
 
+// The model is told that a person edited its arguments. Its own words, and the pairing of call and result, stay.
+func TestRenderTellsOfEdits(t *testing.T) {
+	long := `{"a":"` + strings.Repeat("ä", 20<<10) + `"}`
+	s := fold(agent.Budgets{}, asked(1, 1), answered(1, 0, "call_1", "call_2", "call_3"),
+		call.Admitted{Call: "call_1", Edited: 9, Body: call.Args{Args: json.RawMessage(`{"a":2}`)}}, finished("call_1"),
+		call.Admitted{Call: "call_2", Edited: 10, Body: call.Args{Args: json.RawMessage(long)}}, call.Failed{Call: "call_2", Code: "upstream_error", Message: "no answer"},
+		call.Admitted{Call: "call_3"}, finished("call_3"))
+	r := loop.Render(s, nil)
+	paired(t, r)
+	if got := string(r.Messages[1].ToolCalls[0].Args); got != "{}" {
+		t.Errorf("the model is said to have asked for %s", got)
+	}
+	results := r.Messages[2].ToolResults
+	if got := results[0]; !strings.HasPrefix(got.Text, `[A person edited the arguments of this call. It was made with: {"a":2}]`) || !strings.HasSuffix(got.Text, "\n1") || got.IsError {
+		t.Errorf("%+v", got)
+	}
+	if got := results[1]; !strings.Contains(got.Text, "[shortened: ") || !strings.Contains(got.Text, "upstream_error") || !got.IsError || len(got.Text) > 17<<10 || !utf8.ValidString(got.Text) {
+		t.Errorf("%.200s, %d bytes", got.Text, len(got.Text))
+	}
+	if got := results[2]; got.Text != "1" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // One tool that a server named badly must not cost the agent all the others.
 func TestRenderOffersWhatProtocolsAllow(t *testing.T) {
 	tools := []ask.VisibleTool{{Name: "tickets.find_owner"}, {Name: "tickets." + strings.Repeat("a", 64)}, {Name: strings.Repeat("c", 48) + "." + strings.Repeat("a", 14)},

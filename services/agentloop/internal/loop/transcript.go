@@ -42,6 +42,9 @@ func Render(s *State, tools []ask.VisibleTool) model.Request {
 			text, isError := "the call has no result", true
 			if state := s.Calls[use.Call]; state != nil && state.Outcome != nil {
 				text, isError = result(state.Outcome)
+				if state.Admitted != nil && state.Admitted.Edited != 0 {
+					text = edited(state.Admitted) + text
+				}
 			}
 			results.ToolResults = append(results.ToolResults, model.ToolResult{CallID: use.ID, Text: text, IsError: isError})
 		}
@@ -70,6 +73,15 @@ func result(outcome schemas.Event) (text string, isError bool) {
 	return explain("internal", "the call ended in a way that this version does not know"), true
 }
 
+// maxEdited is how much of edited arguments the model is shown, in bytes.
+const maxEdited = 16 << 10
+
+// edited tells the model that what was done is not what it asked for. Its own words stay as they were: a provider that
+// is given another history than it wrote may refuse it.
+func edited(a *call.Admitted) string {
+	return "[A person edited the arguments of this call. It was made with: " + clipTo(string(a.Body.Args), maxEdited) + "]\n"
+}
+
 func explain(code, message string) string {
 	raw, err := json.Marshal(struct {
 		Error struct {
@@ -86,12 +98,15 @@ func explain(code, message string) string {
 	return string(raw)
 }
 
-// clip shortens a result at a character's border and says so.
-func clip(text string) string {
-	if len(text) <= maxResult {
+// clip shortens a result.
+func clip(text string) string { return clipTo(text, maxResult) }
+
+// clipTo shortens text at a character's border and says so.
+func clipTo(text string, most int) string {
+	if len(text) <= most {
 		return text
 	}
-	cut := maxResult
+	cut := most
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}

@@ -34,15 +34,18 @@ var (
 	pages embed.FS
 
 	templates = template.Must(template.New("").Funcs(template.FuncMap{
-		"visible": visible, "clock": clock, "stamp": stamp, "short": short, "host": host,
+		"visible": visible, "editable": editable, "clock": clock, "stamp": stamp, "short": short, "host": host,
 	}).ParseFS(pages, "pages/*.html"))
 )
 
 // policy lets a page load from this site only, run no script in the page, and be shown in no frame.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 
-// maxForm is the largest form, in bytes: a note and some ids.
-const maxForm = 32 << 10
+// The largest forms, in bytes: a note and some ids, and with a call's arguments, of which each byte may be sent as three.
+const (
+	maxForm = 32 << 10
+	maxEdit = 1 << 20
+)
 
 // Register adds the routes.
 func (c *Console) Register(mux *http.ServeMux) {
@@ -79,7 +82,9 @@ func (c *Console) Register(mux *http.ServeMux) {
 	member("POST /runs/{id}/cancel", c.cancel)
 	member("GET /approvals", c.approvals)
 	member("GET /approvals/live", c.approvalsLive)
+	member("GET /approvals/{id}", c.approval)
 	member("POST /approvals/{id}/decide", c.decide)
+	member("POST /approvals/{id}/edit", c.edit)
 	open("/", func(http.ResponseWriter, *http.Request) error {
 		return problem.New(problem.NotFound, "there is no such page")
 	})
@@ -137,15 +142,17 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // form reads a posted form.
-func form(w http.ResponseWriter, r *http.Request) error {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+func form(w http.ResponseWriter, r *http.Request) error { return formOf(w, r, maxForm) }
+
+func formOf(w http.ResponseWriter, r *http.Request, most int64) error {
+	r.Body = http.MaxBytesReader(w, r.Body, most)
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/x-www-form-urlencoded" {
 		return problem.New(problem.Invalid, "this takes a form")
 	}
 	var large *http.MaxBytesError
 	switch err := r.ParseForm(); {
 	case errors.As(err, &large):
-		return problem.New(problem.TooLarge, "the form is over %d bytes", maxForm)
+		return problem.New(problem.TooLarge, "the form is over %d bytes", most)
 	case err != nil:
 		return problem.Wrap(err, problem.Invalid, "the form cannot be read")
 	}

@@ -17,6 +17,7 @@ const maxShown = 16 << 10
 // line is an event as a timeline shows it.
 type line struct {
 	ID    string
+	Key   string // of the event's aggregate
 	At    time.Time
 	Kind  string
 	Who   string
@@ -32,13 +33,13 @@ func lineOf(e ask.Event) line {
 		ID: fmt.Sprintf("e-%s-%d", e.Stream, e.Seq), At: e.StoredAt, Kind: e.Kind,
 		Where: fmt.Sprintf("%s:%d", e.Stream, e.Seq),
 	}
-	envelope, _, err := schemas.ParseEnvelope(e.Subject, e.Raw)
+	envelope, at, err := schemas.ParseEnvelope(e.Subject, e.Raw)
 	if err != nil {
 		l.Text, l.Tone = "this event cannot be decoded", bad
 		l.Data, l.Cut = cut(string(e.Raw))
 		return l
 	}
-	l.At, l.Who = envelope.Time, envelope.Actor
+	l.At, l.Who, l.Key = envelope.Time, envelope.Actor, at.Key
 	if ev, err := envelope.Decode(); err == nil {
 		l.Text, l.Tone = words(ev)
 	}

@@ -1,10 +1,12 @@
 package console
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -16,13 +18,35 @@ func visible(text string) string {
 		switch {
 		case r == '\n' || r == '\t':
 			b.WriteRune(r)
-		case unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp):
+		case hides(r):
 			fmt.Fprintf(&b, "\\u{%X}", r)
 		default:
 			b.WriteRune(r)
 		}
 	}
 	return b.String()
+}
+
+// editable is JSON as a form offers it for editing: indented, and with what would hide or reorder text as JSON's own
+// escapes, so that what is sent back means the same.
+func editable(raw json.RawMessage) string {
+	var b strings.Builder
+	for _, r := range pretty(raw) {
+		switch {
+		case r == '\n' || r == '\t' || !hides(r):
+			b.WriteRune(r)
+		case r > 0xFFFF:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+func hides(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp)
 }
 
 // short cuts text for a line.

@@ -7,6 +7,7 @@ import (
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/script"
 )
@@ -41,7 +42,7 @@ func words(ev schemas.Event) (text, tone string) {
 	case call.Requested:
 		return e.Tool + " " + legible(e.Body.Args), plain
 	case call.Admitted:
-		return e.Tool + " is let through, under " + string(e.Grant), plain
+		return sentence.Admitted(e), plain
 	case call.Held:
 		return e.Tool + " waits for a person: " + e.Reason, waits
 	case call.Refused:
@@ -61,15 +62,25 @@ func words(ev schemas.Event) (text, tone string) {
 		return e.Tool + " answered after its outcome was decided", waits
 	case approval.Requested:
 		return e.Tool + " asks for approval: " + e.Reason, waits
+	case approval.Edited:
+		return sentence.Because(string(e.By)+" edits the arguments", legible(e.Body.Args)), waits
+	case approval.Escalated:
+		return "nobody decided yet; more people are told", waits
 	case approval.Voted:
 		return sentence.Because(string(e.By)+" approves, and more have to", e.Body.Note), waits
 	case approval.Decided:
 		if e.Approved {
-			return sentence.Because("approved by "+string(e.By), e.Body.Note), good
+			return sentence.Because(sentence.Approved(e.ForRun)+" by "+string(e.By), e.Body.Note), good
 		}
 		return sentence.Because("denied by "+string(e.By), e.Body.Note), bad
 	case approval.Expired:
 		return "nobody decided in time", bad
+	case notice.Queued, notice.Retried, notice.Sent, notice.Failed:
+		text, well := sentence.Noticed(e)
+		if !well {
+			return text, bad
+		}
+		return text, plain
 	case script.Started:
 		return fmt.Sprintf("JavaScript starts%s", sentence.Attempt(e.Attempt)), plain
 	case script.Fetched:

@@ -16,6 +16,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/target"
 	"github.com/execwarden/execwarden/schemas/token"
 	"github.com/execwarden/execwarden/schemas/trigger"
 )
@@ -36,6 +37,7 @@ type tenant struct {
 	grants       map[id.Grant]Grant
 	triggers     map[id.Trigger]trigger.Defined
 	environments map[id.Environment]environment.Registered
+	targets      map[id.Target]target.Defined
 	applied      map[string]uint64 // the highest sequence, per aggregate or per part of it
 }
 
@@ -83,7 +85,7 @@ func (s *State) Apply(e eventlog.Stored) error {
 			connections: map[id.Connection]connection.Defined{}, tools: map[id.Connection][]connection.Tool{},
 			logins: map[id.Connection]connection.LoginChanged{},
 			grants: map[id.Grant]Grant{}, triggers: map[id.Trigger]trigger.Defined{},
-			environments: map[id.Environment]environment.Registered{}, applied: map[string]uint64{},
+			environments: map[id.Environment]environment.Registered{}, targets: map[id.Target]target.Defined{}, applied: map[string]uint64{},
 		}
 		s.tenants[e.At.Tenant] = t
 	}
@@ -129,6 +131,8 @@ func (s *State) Apply(e eventlog.Stored) error {
 		t.grants[ev.Grant] = g
 	case trigger.Defined:
 		t.triggers[ev.Trigger] = ev
+	case target.Defined:
+		t.targets[ev.Target] = ev
 	case environment.Registered:
 		t.environments[ev.Environment] = ev
 	}
@@ -180,6 +184,11 @@ func (s *State) Agent(tenant id.Tenant, a id.Agent) (agent.Defined, bool) {
 // Agents lists a tenant's agents by id.
 func (s *State) Agents(of id.Tenant) []agent.Defined {
 	return list(s, of, func(t *tenant) map[id.Agent]agent.Defined { return t.agents }, func(a agent.Defined) bool { return !a.Removed })
+}
+
+// Targets lists a tenant's targets of notices by id.
+func (s *State) Targets(of id.Tenant) []target.Defined {
+	return list(s, of, func(t *tenant) map[id.Target]target.Defined { return t.targets }, func(t target.Defined) bool { return !t.Removed })
 }
 
 // Connections lists a tenant's connections by id.

@@ -137,6 +137,20 @@ func (p *Peers) ShowAccess(ctx context.Context, who auth.Identity, q ask.ShowAcc
 	return rpc.Ask[ask.Access](ctx, p.conn, schemas.Toolbroker, "access_show", who.Caller(), q)
 }
 
+// DefineTarget asks approvals.
+func (p *Peers) DefineTarget(ctx context.Context, who auth.Identity, q ask.DefineTarget) (ask.DefinedTarget, error) {
+	a, err := rpc.Ask[ask.DefinedTarget](ctx, p.conn, schemas.Approvals, "target_define", who.Caller(), q)
+	if err == nil {
+		p.Seen(ctx, a.Seq)
+	}
+	return a, err
+}
+
+// TestTarget asks approvals to have a notice sent, which takes as long as the target does.
+func (p *Peers) TestTarget(ctx context.Context, who auth.Identity, q ask.TestTarget) (ask.Done, error) {
+	return rpc.Ask[ask.Done](ctx, p.conn, schemas.Approvals, "target_test", who.Caller(), q)
+}
+
 // DefineTrigger asks webhooks.
 func (p *Peers) DefineTrigger(ctx context.Context, who auth.Identity, q ask.DefineTrigger) (ask.Sequence, error) {
 	return p.define(ctx, who, schemas.Webhooks, "trigger_define", q)
@@ -223,6 +237,16 @@ func (p *Peers) CancelRun(ctx context.Context, who auth.Identity, q ask.CancelRu
 // Approvals asks approvals.
 func (p *Peers) Approvals(ctx context.Context, who auth.Identity, q ask.ListApprovals) (ask.Approvals, error) {
 	return rpc.Ask[ask.Approvals](ctx, p.conn, schemas.Approvals, "approval_list", who.Caller(), q)
+}
+
+// Approval asks approvals for one. Problems: not_found.
+func (p *Peers) Approval(ctx context.Context, who auth.Identity, which id.Approval) (ask.Approval, error) {
+	return rpc.Ask[ask.Approval](ctx, p.conn, schemas.Approvals, "approval_show", who.Caller(), ask.ShowApproval{Approval: which})
+}
+
+// EditApproval asks approvals, which asks the broker.
+func (p *Peers) EditApproval(ctx context.Context, who auth.Identity, q ask.EditApproval) (ask.Approval, error) {
+	return rpc.Ask[ask.Approval](ctx, p.conn, schemas.Approvals, "approval_edit", who.Caller(), q)
 }
 
 // Decide asks approvals.

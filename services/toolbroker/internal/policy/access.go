@@ -110,6 +110,12 @@ func describe(g Grant, t Tool) (word, text string) {
 	if g.Quorum > 1 {
 		bounds = append(bounds, fmt.Sprintf("by %d members", g.Quorum))
 	}
+	if g.EscalateAfter > 0 {
+		bounds = append(bounds, fmt.Sprintf("escalated after %s", time.Duration(g.EscalateAfter)*time.Second))
+	}
+	if g.FourEyes {
+		bounds = append(bounds, "by somebody else than who asked")
+	}
 	for _, l := range []struct {
 		n    int
 		what string

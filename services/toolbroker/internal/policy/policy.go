@@ -3,8 +3,10 @@
 package policy
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -51,6 +53,8 @@ type Request struct {
 	Approved string // the digest that members approved, "" before anybody was asked
 	// Before names the grants under which this run's calls were approved before, for the rule first_per_run.
 	Before func(id.Grant) bool
+	// Passed says whether members approved, for the rest of this run, calls of a scope.
+	Passed func(scope string) bool
 }
 
 // Conditions gives checked conditions by their text.
@@ -179,9 +183,12 @@ func (c considered) under(g Grant) Decision {
 	default:
 		d = Decision{Verdict: Admit, Grant: &g, Digest: Digest(g, *c.Tool, c.Args), Reason: "granted"}
 		if reason := c.wants(g); reason != "" {
-			if c.Approved == d.Digest {
+			switch {
+			case c.Approved == d.Digest:
 				d.Reason = "approved"
-			} else {
+			case c.passed(g):
+				d.Reason = "approved for this run"
+			default:
 				d.Verdict, d.Reason = Hold, reason
 			}
 		}
@@ -201,30 +208,58 @@ func (c considered) holds(text string) (bool, error) {
 	return parsed.Holds(condition.Call{Agent: id.Name(c.Agent.Agent), Tool: c.Tool.Full, Run: string(c.Run), Args: c.Args, Tainted: c.Tainted, Now: c.now})
 }
 
-// wants says why a person has to approve, "" when nobody has to.
+// wants says why a person has to approve, "" when nobody has to. It says all of why: an approval for the rest of the
+// run counts for what the person was told.
 func (c considered) wants(g Grant) string {
+	var why []string
 	switch g.Approval {
 	case grant.Always:
-		return "the grant holds every call for approval"
+		why = append(why, "the grant holds every call for approval")
 	case grant.FirstPerRun:
 		if c.Before == nil || !c.Before(g.Created.Grant) {
-			return "the grant holds the first call of each run for approval"
+			why = append(why, "the grant holds the first call of each run for approval")
 		}
 	case grant.When:
 		if holds, err := c.holds(g.ApproveWhen); holds || err != nil {
-			return "the grant holds such calls for approval: " + g.ApproveWhen
+			why = append(why, "the grant holds such calls for approval: "+g.ApproveWhen)
 		}
 	case grant.Never:
 	default:
-		return "the grant's approval rule is not one that this broker knows"
+		why = append(why, "the grant's approval rule is not one that this broker knows")
 	}
 	if c.Tool.ChangedAt.After(g.At) {
-		return "the provider describes the tool otherwise than when it was granted; make the grant again if that is well"
+		why = append(why, "the provider describes the tool otherwise than when it was granted; make the grant again if that is well")
 	}
-	if c.Tool.Writes && c.Tainted && !g.Tainted {
-		return "the run has read content that nobody vouches for, and this tool writes"
+	if taintHolds(g, *c.Tool, c.Tainted) {
+		why = append(why, "the run has read content that nobody vouches for, and this tool writes")
 	}
-	return ""
+	return strings.Join(why, "; ")
+}
+
+func taintHolds(g Grant, t Tool, tainted bool) bool { return t.Writes && tainted && !g.Tainted }
+
+// passed says whether members approved such calls for the rest of the run. What was approved of a tainted run's call
+// covers an untainted one; never the other way round: who approved before the run read anything was not told of it.
+func (c considered) passed(g Grant) bool {
+	if c.Passed == nil {
+		return false
+	}
+	return c.Passed(Scope(g, *c.Tool, c.Args, true)) ||
+		!taintHolds(g, *c.Tool, c.Tainted) && c.Passed(Scope(g, *c.Tool, c.Args, false))
+}
+
+// Scope is what an approval for the rest of the run is about: calls of this tool as the provider describes it now, with
+// this method and repository, under this very state of the grant. The grant's conditions, bounds and limits are not part
+// of it: they are looked at again for each call.
+func Scope(g Grant, t Tool, args json.RawMessage, tainted bool) string {
+	var all map[string]json.RawMessage
+	_ = json.Unmarshal(args, &all) // canonical arguments are an object
+	repo := ""
+	if t.GitHub {
+		repo = strings.ToLower(text(args, "owner") + "/" + text(args, "repo"))
+	}
+	return permit.Digest([]byte("for the run"), []byte(t.Full), t.Schema, []byte(t.ChangedAt.UTC().Format(time.RFC3339Nano)), []byte(g.Created.Grant), sequence(g),
+		all["method"], []byte(repo), []byte(strconv.FormatBool(taintHolds(g, t, tainted))))
 }
 
 // Visible says whether the agent may call the tool with some arguments.
@@ -290,9 +325,10 @@ func text(args json.RawMessage, name string) string {
 
 // Digest binds an approval to tool, arguments, tool schema and the very state of the grant.
 func Digest(g Grant, t Tool, args json.RawMessage) string {
-	seq := []byte{byte(g.Seq >> 56), byte(g.Seq >> 48), byte(g.Seq >> 40), byte(g.Seq >> 32), byte(g.Seq >> 24), byte(g.Seq >> 16), byte(g.Seq >> 8), byte(g.Seq)}
-	return permit.Digest([]byte(t.Full), args, t.Schema, []byte(g.Created.Grant), seq)
+	return permit.Digest([]byte(t.Full), args, t.Schema, []byte(g.Created.Grant), sequence(g))
 }
+
+func sequence(g Grant) []byte { return binary.BigEndian.AppendUint64(nil, g.Seq) }
 
 // Match says whether a tool's full name matches a glob, in which '*' stands for any run of characters but '.'.
 func Match(glob, name string) bool {

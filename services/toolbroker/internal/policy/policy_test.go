@@ -123,6 +123,73 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// What was approved for the rest of a run covers calls of the same tool, method and repository, under the same state of
+// the grant, and nothing that the person was not told of.
+func TestForTheRun(t *testing.T) {
+	args := json.RawMessage(`{"owner":"acme","repo":"shop","method":"get","body":"hi"}`)
+	given := granted("github.*", grant.Always, "acme/*")
+	with := func(change func(*policy.Grant)) []policy.Grant { g := given; change(&g); return []policy.Grant{g} }
+	for name, c := range map[string]struct {
+		tainted bool // the approved call
+		grants  []policy.Grant
+		tool    *policy.Tool
+		args    string
+		later   bool // tainted
+		want    policy.Verdict
+	}{
+		"the same":                       {want: policy.Admit},
+		"other arguments":                {args: `{"owner":"ACME","repo":"Shop","method":"get","body":"ho"}`, want: policy.Admit},
+		"another method":                 {args: `{"owner":"acme","repo":"shop","method":"delete"}`, want: policy.Hold},
+		"a method of another type":       {args: `{"owner":"acme","repo":"shop","method":["get"]}`, want: policy.Hold},
+		"no method":                      {args: `{"owner":"acme","repo":"shop"}`, want: policy.Hold},
+		"another repository":             {args: `{"owner":"acme","repo":"web","method":"get"}`, want: policy.Hold},
+		"a repository that is not of it": {args: `{"owner":"evil","repo":"shop","method":"get"}`, want: policy.Refuse},
+		"another tool":                   {tool: &policy.Tool{Full: "github.delete_file", Route: call.Upstream, GitHub: true, Tool: connection.Tool{Schema: json.RawMessage(`{}`), Writes: true}}, want: policy.Hold},
+		"the grant made again":           {grants: with(func(g *policy.Grant) { g.Seq++ }), want: policy.Hold},
+		"another grant":                  {grants: with(func(g *policy.Grant) { g.Created.Grant = "grt_other" }), want: policy.Hold},
+		"the grant revoked":              {grants: []policy.Grant{}, want: policy.Refuse},
+		"the grant expired":              {grants: with(func(g *policy.Grant) { g.ExpiresAt = now }), want: policy.Refuse},
+		"the grant of another run":       {grants: with(func(g *policy.Grant) { g.Run = "run_other" }), want: policy.Refuse},
+		"a condition that does not hold": {grants: with(func(g *policy.Grant) { g.Condition = `args.body == "ho"` }), want: policy.Refuse},
+		"a denial beside it":             {grants: append(with(func(*policy.Grant) {}), policy.Grant{Created: grant.Created{Grant: "grt_no", Verdict: grant.Deny, Selector: grant.Selector{Tool: "github.*"}}}), want: policy.Refuse},
+		"the tool changed since":         {tool: changed(now.Add(time.Minute)), want: policy.Hold},
+		"the run tainted since":          {later: true, want: policy.Hold},
+		"tainted before and after":       {tainted: true, later: true, want: policy.Admit},
+		"tainted before":                 {tainted: true, want: policy.Admit},
+		"a grant that does not mind":     {grants: with(func(g *policy.Grant) { g.Tainted = true }), later: true, want: policy.Admit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := given
+			if len(c.grants) > 0 && c.grants[0].Tainted {
+				of.Tainted = true
+			}
+			scope := policy.Scope(of, *comment(), args, c.tainted)
+			k := policy.Known{Agent: &agent.Defined{Agent: "agt_a"}, Tool: comment(), Grants: []policy.Grant{given}}
+			if c.grants != nil {
+				k.Grants = c.grants
+			}
+			if c.tool != nil {
+				k.Tool = c.tool
+			}
+			r := policy.Request{Run: "run_r", Args: args, Tainted: c.later, Passed: func(s string) bool { return s == scope }}
+			if c.args != "" {
+				r.Args = json.RawMessage(c.args)
+			}
+			if d := policy.Decide(k, r, &conditions, now); d.Verdict != c.want || d.Verdict == policy.Admit && d.Reason != "approved for this run" {
+				t.Errorf("%+v, want %d", d, c.want)
+			}
+		})
+	}
+	// Who is asked is told all of why.
+	k := policy.Known{Agent: &agent.Defined{}, Tool: changed(now.Add(time.Minute)), Grants: []policy.Grant{given}}
+	d := policy.Decide(k, policy.Request{Args: args, Tainted: true}, &conditions, now)
+	for _, want := range []string{"every call", "otherwise than when it was granted", "nobody vouches for"} {
+		if !strings.Contains(d.Reason, want) {
+			t.Errorf("no %q in %q", want, d.Reason)
+		}
+	}
+}
+
 func TestRefusedBeforeGrants(t *testing.T) {
 	admit := []policy.Grant{granted("*.*", grant.Never, "*/*")}
 	script := &policy.Tool{Full: "runtime.run_javascript", Route: call.Script}

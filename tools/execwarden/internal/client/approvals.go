@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -11,34 +12,50 @@ import (
 	"github.com/execwarden/execwarden/schemas/id"
 )
 
-// Approvals lists approvals, the newest first; with open, only those that wait.
+// maxPages bounds what is listed at once.
+const maxPages = 100
+
+// Approvals lists approvals, the newest first, page by page; with open, only those that wait.
 func (c *Client) Approvals(ctx context.Context, open bool) ([]ask.Approval, error) {
-	list, err := get[ask.Approvals](ctx, c, "/v1/approvals", url.Values{"open": {strconv.FormatBool(open)}})
-	return list.Approvals, err
-}
-
-// Approval finds one approval among those that the server lists: all that wait, as far as its list goes, then the
-// newest of all.
-func (c *Client) Approval(ctx context.Context, which id.Approval) (ask.Approval, error) {
-	for _, open := range []bool{true, false} {
-		list, err := c.Approvals(ctx, open)
+	var all []ask.Approval
+	q := url.Values{"open": {strconv.FormatBool(open)}}
+	for range maxPages {
+		page, err := get[ask.Approvals](ctx, c, "/v1/approvals", q)
 		if err != nil {
-			return ask.Approval{}, err
+			return nil, err
 		}
-		for _, a := range list {
-			if a.Approval == which {
-				return a, nil
-			}
+		all = append(all, page.Approvals...)
+		if page.Next == "" {
+			return all, nil
 		}
+		q.Set("before", page.Next)
 	}
-	return ask.Approval{}, problem.New(problem.NotFound, "approval %s is not among those that wait, nor among the newest; `execwarden approvals --all` lists them, and the ledger has the others: execwarden events tail --no-follow --kind 'approval.*'", which)
+	return nil, problem.New(problem.TooLarge, "there are more approvals than %d pages hold; decide or deny some, or ask the API page by page", maxPages)
 }
 
-// Decide decides on an approval. digest is of what was looked at: the server refuses another.
-func (c *Client) Decide(ctx context.Context, which id.Approval, digest string, approve bool, note string) (ask.Approval, error) {
-	return send[ask.Approval](ctx, c, http.MethodPost, "/v1/approvals/"+segment(string(which))+"/decide", nil, struct {
-		Digest  string `json:"digest"`
-		Approve bool   `json:"approve"`
-		Note    string `json:"note,omitempty"`
-	}{digest, approve, note})
+// Approval shows one approval. Problems: not_found.
+func (c *Client) Approval(ctx context.Context, which id.Approval) (ask.Approval, error) {
+	return get[ask.Approval](ctx, c, "/v1/approvals/"+segment(string(which)), nil)
+}
+
+// EditApproval puts other arguments in the place of those that wait. digest is of what was looked at.
+func (c *Client) EditApproval(ctx context.Context, which id.Approval, digest string, args json.RawMessage, note string) (ask.Approval, error) {
+	return send[ask.Approval](ctx, c, http.MethodPost, "/v1/approvals/"+segment(string(which))+"/edit", nil, struct {
+		Digest string          `json:"digest"`
+		Args   json.RawMessage `json:"args"`
+		Note   string          `json:"note,omitempty"`
+	}{digest, args, note})
+}
+
+// Decision is what a member decides. Digest is of what was looked at: the server refuses another.
+type Decision struct {
+	Digest  string `json:"digest"`
+	Approve bool   `json:"approve"`
+	ForRun  bool   `json:"for_run,omitempty"`
+	Note    string `json:"note,omitempty"`
+}
+
+// Decide decides on an approval.
+func (c *Client) Decide(ctx context.Context, which id.Approval, d Decision) (ask.Approval, error) {
+	return send[ask.Approval](ctx, c, http.MethodPost, "/v1/approvals/"+segment(string(which))+"/decide", nil, d)
 }

@@ -15,7 +15,7 @@ func (a *app) approvalsCommand() *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
 		Use:     "approvals",
-		Short:   "List what waits for a person; show it and decide",
+		Short:   "List what waits for a person; show it, edit it and decide",
 		GroupID: groupWork,
 		Args:    cobra.NoArgs,
 		Long: exits(`Lists the calls that wait for a person to decide, the newest first; with --all, those that were decided or expired
@@ -26,7 +26,7 @@ too.`, nil),
 		}, approvalGrid),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "list those that do not wait any more, too")
-	cmd.AddCommand(a.approvalsShowCommand(), a.decideCommand(true), a.decideCommand(false))
+	cmd.AddCommand(a.approvalsShowCommand(), a.approvalsEditCommand(), a.decideCommand(true), a.decideCommand(false))
 	return cmd
 }
 

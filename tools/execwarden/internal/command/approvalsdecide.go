@@ -37,16 +37,30 @@ by then, nothing is decided. For scripts, --yes does not ask; --digest says what
 	cmd.Flags().StringVar(&d.note, "note", "", "a note, for whoever reads the ledger")
 	cmd.Flags().StringVar(&d.digest, "digest", "", "decide only if this is what waits")
 	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "do not ask")
+	if approve {
+		cmd.Flags().BoolVar(&d.forRun, "for-run", false, "let later calls of the run through too, of the same tool, method and repository, under the same grant; for members who may make grants")
+		cmd.Example += "\n  execwarden approvals approve apr_0197f0c2... --for-run"
+	}
 	return cmd
 }
 
 type decision struct {
 	approve      bool
 	note, digest string
-	yes          bool
+	yes, forRun  bool
 }
 
 func (d decision) word() string { return map[bool]string{true: "approve", false: "deny"}[d.approve] }
+
+func (d decision) question() string {
+	switch {
+	case d.forRun:
+		return "Let this happen, and calls like it for the rest of the run?"
+	case d.approve:
+		return "Let this happen?"
+	}
+	return "Refuse this?"
+}
 
 func (a *app) decide(ctx context.Context, which id.Approval, d decision) error {
 	looking, c, done, err := a.asking(ctx, "asking for approvals", answersWithin)
@@ -67,7 +81,7 @@ func (a *app) decide(ctx context.Context, which id.Approval, d decision) error {
 	if err := a.aside().One(v, func(w io.Writer) { writeApproval(w, v) }); err != nil {
 		return err
 	}
-	if err := a.confirm(ctx, d.yes, map[bool]string{true: "Let this happen?", false: "Refuse this?"}[d.approve]); err != nil {
+	if err := a.confirm(ctx, d.yes, d.question()); err != nil {
 		return err
 	}
 	return a.sendDecision(ctx, c, v, d)
@@ -77,12 +91,12 @@ func (a *app) sendDecision(ctx context.Context, c *client.Client, shown ask.Appr
 	ctx, cancel := a.within(ctx, answersWithin) // however long the answer took
 	defer cancel()
 	defer a.progress("deciding")()
-	v, err := c.Decide(ctx, shown.Approval, shown.Digest, d.approve, d.note)
+	v, err := c.Decide(ctx, shown.Approval, client.Decision{Digest: shown.Digest, Approve: d.approve, ForRun: d.forRun, Note: d.note})
 	if err != nil {
 		return err
 	}
 	return a.printer().One(v, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: %s%s\n", v.Approval, render.Inline(v.State), render.Visible(by(v)))
+		fmt.Fprintf(w, "%s: %s%s\n", v.Approval, render.Inline(v.State)+map[bool]string{true: " for the rest of the run"}[v.ForRun], render.Visible(by(v)))
 	})
 }
 

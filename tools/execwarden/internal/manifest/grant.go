@@ -13,21 +13,23 @@ import (
 )
 
 type grantFields struct {
-	Header      `yaml:",inline"`
-	Agent       string              `yaml:"agent"`
-	Verdict     grant.Verdict       `yaml:"verdict"`
-	Tool        string              `yaml:"tool"`
-	Methods     []string            `yaml:"methods"`
-	Effects     []connection.Effect `yaml:"effects"`
-	Repos       []string            `yaml:"repos"`
-	Condition   string              `yaml:"condition"`
-	Approval    grant.Approval      `yaml:"approval"` // no default: whether a person is asked is to be read in the file
-	ApproveWhen string              `yaml:"approve_when"`
-	Quorum      int                 `yaml:"quorum"`
-	Approver    member.Role         `yaml:"approver"`
-	Tainted     bool                `yaml:"tainted"`
-	Limits      limitFields         `yaml:"limits"`
-	ExpiresAt   string              `yaml:"expires_at"`
+	Header        `yaml:",inline"`
+	Agent         string              `yaml:"agent"`
+	Verdict       grant.Verdict       `yaml:"verdict"`
+	Tool          string              `yaml:"tool"`
+	Methods       []string            `yaml:"methods"`
+	Effects       []connection.Effect `yaml:"effects"`
+	Repos         []string            `yaml:"repos"`
+	Condition     string              `yaml:"condition"`
+	Approval      grant.Approval      `yaml:"approval"` // no default: whether a person is asked is to be read in the file
+	ApproveWhen   string              `yaml:"approve_when"`
+	Quorum        int                 `yaml:"quorum"`
+	Approver      member.Role         `yaml:"approver"`
+	FourEyes      bool                `yaml:"four_eyes"`
+	EscalateAfter string              `yaml:"escalate_after"` // such as 30m
+	Tainted       bool                `yaml:"tainted"`
+	Limits        limitFields         `yaml:"limits"`
+	ExpiresAt     string              `yaml:"expires_at"`
 }
 
 type limitFields struct {
@@ -45,7 +47,7 @@ func buildGrant(d *document) (r Resource) {
 	def := grant.Created{
 		Grant: named[id.Grant](d), Agent: referTo[id.Agent](d, &r, Agent, "$.agent", f.Agent), Verdict: f.Verdict,
 		Selector:  grant.Selector{Tool: f.Tool, Methods: f.Methods, Effects: f.Effects, Repos: f.Repos},
-		Condition: f.Condition, Approval: f.Approval, ApproveWhen: f.ApproveWhen, Quorum: f.Quorum, Approver: f.Approver, Tainted: f.Tainted,
+		Condition: f.Condition, Approval: f.Approval, ApproveWhen: f.ApproveWhen, Quorum: f.Quorum, Approver: f.Approver, FourEyes: f.FourEyes, EscalateAfter: d.seconds("$.escalate_after", f.EscalateAfter), Tainted: f.Tainted,
 		Limits: grant.Limits{Calls: f.Limits.Calls, PerRun: f.Limits.PerRun, PerMinute: f.Limits.PerMinute, AtOnce: f.Limits.AtOnce}, ExpiresAt: d.time("$.expires_at", f.ExpiresAt),
 	}
 	d.notEmpty("$.repos", len(f.Repos))
@@ -59,6 +61,18 @@ func buildGrant(d *document) (r Resource) {
 	r.Want = def
 	r.put = func(ctx context.Context, api *client.Client, _ string) error { return api.PutGrant(ctx, def) }
 	return r
+}
+
+// seconds reads a duration such as 30m. A field that is there and has none would be none, so it is a fault.
+func (d *document) seconds(path, text string) int {
+	if text == "" && d.node(path) == nil {
+		return 0
+	}
+	v, err := time.ParseDuration(text)
+	if err != nil || v < time.Second || v%time.Second != 0 {
+		d.fault(path, "%.40q is not a duration in whole seconds, such as 30m", text)
+	}
+	return int(v / time.Second)
 }
 
 // time reads an RFC 3339 time. A field that is there and has none would be no limit, so it is a fault.

@@ -18,9 +18,11 @@ import (
 	"github.com/execwarden/execwarden/schemas/key"
 	"github.com/execwarden/execwarden/schemas/ledger"
 	"github.com/execwarden/execwarden/schemas/member"
+	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/script"
 	"github.com/execwarden/execwarden/schemas/session"
+	"github.com/execwarden/execwarden/schemas/target"
 	"github.com/execwarden/execwarden/schemas/tenant"
 	"github.com/execwarden/execwarden/schemas/token"
 	"github.com/execwarden/execwarden/schemas/trigger"
@@ -75,6 +77,8 @@ func configured(ev schemas.Event) (string, Tone) {
 		return sentence.Because(fmt.Sprintf("%s of %s is revoked", e.Grant, e.Agent), e.Reason), Bad
 	case trigger.Defined:
 		return removed(fmt.Sprintf("%s starts %s on %s", e.Trigger, e.Agent, strings.Join(e.Events, ", ")), e.Removed), Plain
+	case target.Defined:
+		return removed(fmt.Sprintf("%s, %s, is told of %v", e.Target, e.Type, e.About), e.Removed), Plain
 	case environment.Registered:
 		return removed(fmt.Sprintf("%s, driver %s", e.Environment, e.Driver), e.Removed), Plain
 	case session.Opened:
@@ -112,15 +116,25 @@ func happened(ev schemas.Event) (string, Tone) {
 		return sentence.Because("cancelled", e.Reason), Bad
 	case approval.Requested:
 		return sentence.Because(fmt.Sprintf("%s: %s waits for a person", e.Approval, e.Tool), e.Reason), Waits
+	case approval.Edited:
+		return sentence.Because(fmt.Sprintf("%s: %s edits the arguments", e.Approval, e.By), string(e.Body.Args)), Waits
+	case approval.Escalated:
+		return fmt.Sprintf("%s: nobody decided yet; more people are told", e.Approval), Waits
 	case approval.Voted:
 		return sentence.Because(fmt.Sprintf("%s: %s approves, and more have to", e.Approval, e.By), e.Body.Note), Waits
 	case approval.Decided:
 		if e.Approved {
-			return sentence.Because(fmt.Sprintf("%s approved by %s", e.Approval, e.By), e.Body.Note), Good
+			return sentence.Because(fmt.Sprintf("%s %s by %s", e.Approval, sentence.Approved(e.ForRun), e.By), e.Body.Note), Good
 		}
 		return sentence.Because(fmt.Sprintf("%s denied by %s", e.Approval, e.By), e.Body.Note), Bad
 	case approval.Expired:
 		return fmt.Sprintf("%s: nobody decided in time", e.Approval), Bad
+	case notice.Queued, notice.Retried, notice.Sent, notice.Failed:
+		text, well := sentence.Noticed(e)
+		if !well {
+			return text, Bad
+		}
+		return text, Plain
 	case script.Started:
 		return "JavaScript starts" + sentence.Attempt(e.Attempt), Plain
 	case script.Fetched:
@@ -135,7 +149,7 @@ func called(ev schemas.Event) (string, Tone) {
 	case call.Requested:
 		return e.Tool + " " + string(e.Body.Args), Plain
 	case call.Admitted:
-		return fmt.Sprintf("%s is let through, under %s", e.Tool, e.Grant), Plain
+		return sentence.Admitted(e), Plain
 	case call.Held:
 		return sentence.Because(e.Tool+" is held", e.Reason), Waits
 	case call.Refused:

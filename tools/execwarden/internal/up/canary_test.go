@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
@@ -17,14 +18,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/target"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 	"github.com/execwarden/execwarden/tools/sample"
 	"github.com/execwarden/execwarden/tools/sample/fakegithub"
 	"github.com/execwarden/execwarden/tools/scriptmodel"
 )
 
-const modelKey = "sk-canary/of+the=model key"
+const modelKey = "sk-canary/of+the=model-key"
 
 // findings gathers everything that anybody could read, by where it was found.
 type findings struct {
@@ -105,13 +110,14 @@ func TestNoCredentialIsEverWrittenDown(t *testing.T) {
 		w.deliver("cccccccc-000" + string(rune('1'+i)))
 		w.endedRuns(i + 1)
 	}
+	w.tellAboutOne(len(faults))
 	w.mustVerify()
 
 	token, err := os.ReadFile(w.endpoints.TokenFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/v1/agents", "/v1/connections", "/v1/grants", "/v1/triggers", "/v1/runs", "/v1/events?limit=200", "/v1/approvals", "/v1/agents/triage/access"} {
+	for _, path := range []string{"/v1/agents", "/v1/connections", "/v1/grants", "/v1/triggers", "/v1/runs", "/v1/events?limit=200", "/v1/approvals", "/v1/targets", "/v1/agents/triage/access"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.endpoints.API+path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -141,7 +147,7 @@ func TestNoCredentialIsEverWrittenDown(t *testing.T) {
 	w.readStreams(found)
 	w.readLedger(found)
 
-	secrets := map[string]string{"GitHub token": githubToken, "webhook secret": hookSecret, "model key": modelKey, "owner's token": strings.TrimSpace(string(token))}
+	secrets := map[string]string{"GitHub token": githubToken, "webhook secret": hookSecret, "model key": modelKey, "signing secret": signingSecret, "chat's URL": chatPath, "owner's token": strings.TrimSpace(string(token))}
 	for i, secret := range login.Secrets() {
 		secrets[fmt.Sprint("login's secret ", i)] = secret
 	}
@@ -158,6 +164,58 @@ func TestNoCredentialIsEverWrittenDown(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The secrets of targets.
+const (
+	signingSecret = "whsec_Y2FuYXJ5IG9mIHRoZSBzaWduaW5nIHNlY3JldCBvZiBhIHRhcmdldA=="
+	chatPath      = "/services/T000/canary+of+the/chats-url"
+)
+
+// tellAboutOne holds one more run: one target takes its notices, the other is a chat that does not.
+func (w *world) tellAboutOne(runs int) {
+	w.t.Helper()
+	taken := make(chan struct{}, 100)
+	receiver := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == chatPath {
+			rw.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		select {
+		case taken <- struct{}{}:
+		default:
+		}
+	}))
+	w.t.Cleanup(receiver.Close)
+	for _, def := range []struct {
+		target.Defined
+		address, secret string
+	}{
+		{target.Defined{Target: "tgt_hook", Type: target.Webhook, Private: []string{hostport(receiver.URL)}}, receiver.URL + "/hook", signingSecret},
+		{target.Defined{Target: "tgt_chat", Type: target.Slack, Private: []string{hostport(receiver.URL)}}, receiver.URL + chatPath, ""},
+	} {
+		if _, err := w.PutTarget(w.t.Context(), def.Defined, def.address, def.secret); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if err := w.TestTarget(w.t.Context(), "chat"); problem.CodeOf(err) != problem.Upstream {
+		w.t.Errorf("a chat that does not take it: %v", err)
+	}
+	if err := w.PutGrant(w.t.Context(), grant.Created{Grant: "grt_comment", Agent: "agt_triage", Approval: grant.Always, Tainted: true,
+		Selector: grant.Selector{Tool: "github.add_issue_comment", Repos: []string{"Codertocat/Hello-World"}}}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.deliver("cccccccc-0009")
+	a := w.waitingApproval()
+	<-taken
+	w.approve(a)
+	w.endedRuns(runs + 1)
+	for _, kind := range []string{"notice.sent", "notice.retried"} {
+		buskit.Eventually(w.t, kind, func() bool {
+			page, err := w.Events(w.t.Context(), client.Filter{Kind: kind}, client.Cursor{})
+			return err == nil && len(page.Events) > 0
+		})
 	}
 }
 

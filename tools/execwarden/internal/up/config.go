@@ -1,6 +1,7 @@
 package up
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/execwarden/execwarden/libs/natsd"
 	"github.com/execwarden/execwarden/libs/postgres"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/services/approvals"
 )
 
 // Config says how to run.
@@ -27,6 +29,7 @@ type Config struct {
 	StdioFile    string        `name:"stdio_file" help:"YAML file with the programs that connections of URL stdio:NAME run beside the broker; default: none"`
 	LogFormat    string        `name:"log_format" default:"text" help:"text or json"`
 	LogLevel     string        `name:"log_level" default:"warn" help:"debug, info, warn or error"`
+	approvals.SMTP
 	boot.MasterKey
 
 	started func(*natsd.Server, *postgres.Server) // a seam for fault tests, which stop and start them
@@ -55,6 +58,17 @@ func (c Config) withDefaults() (Config, error) {
 		return c, problem.New(problem.Invalid, "sync_interval %s is outside [0s, 10m]", c.SyncInterval)
 	}
 	return c, nil
+}
+
+// consoleURL is where notices link to, "" when that follows from a port that is not known yet.
+func (c Config) consoleURL() string {
+	if c.PublicURL != "" {
+		return c.PublicURL
+	}
+	if _, port, err := net.SplitHostPort(c.Listen); err != nil || port == "0" {
+		return ""
+	}
+	return "http://" + c.Listen
 }
 
 // DefaultDataDir is /var/lib/execwarden for root, since a cluster of Postgres cannot live in a home that others may

@@ -2,6 +2,7 @@ package up
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 )
 
 const guid = "11111111-cc78-11e3-81ab-4c9367dc0958"
@@ -84,6 +86,46 @@ func TestPostgresStopsMidRun(t *testing.T) {
 	if after := w.mustVerify(); after.Leaves <= before.Leaves {
 		t.Errorf("%d leaves after, %d before", after.Leaves, before.Leaves)
 	}
+}
+
+// The inbox is approvals' own fold: members see what waits, edit and decide it with Postgres away, and the run goes on.
+func TestApprovalsWithoutPostgres(t *testing.T) {
+	w := newWorld(t)
+	w.configure(grant.Always)
+	stop, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := w.postgres.Stop(stop); err != nil {
+		t.Fatal(err)
+	}
+	w.deliver(guid)
+	a := w.waitingApproval()
+	if shown, err := w.Approval(t.Context(), a.Approval); err != nil || shown.Digest != a.Digest {
+		t.Errorf("%+v, %v", shown, err)
+	}
+	args := strings.Replace(string(a.Body.Args), `"body":"`, `"body":"without a database: `, 1)
+	edited, err := w.EditApproval(t.Context(), a.Approval, a.Digest, json.RawMessage(args), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.approve(edited)
+	buskit.Eventually(t, "the comment is there", func() bool { return w.github.Effects() == 1 })
+	if got := w.github.Comments()[0]; !strings.HasPrefix(got, "without a database: ") {
+		t.Errorf("%q", got)
+	}
+	again, err := postgres.Start(t.Context(), postgres.Config{DataDir: filepath.Join(w.dir, "data", "postgres")}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		w.stop()
+		if err := again.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if r := w.ended(); r.State != "completed" {
+		t.Errorf("the run ended %s: %s", r.State, r.Message)
+	}
+	w.mustVerify()
 }
 
 // The streams are the truth: a ledger that lost its database builds the same trees from them.
@@ -196,17 +238,17 @@ func TestDeniedApproval(t *testing.T) {
 	w.configure(grant.Always)
 	w.deliver(guid)
 	a := w.waitingApproval()
-	if _, err := w.Decide(t.Context(), a.Approval, "0"+a.Digest[1:], true, ""); problem.CodeOf(err) != problem.Conflict && a.Digest[0] != '0' {
+	if _, err := w.Decide(t.Context(), a.Approval, client.Decision{Digest: "0" + a.Digest[1:], Approve: true}); problem.CodeOf(err) != problem.Conflict && a.Digest[0] != '0' {
 		t.Errorf("a decision about another digest: %v", err)
 	}
-	if _, err := w.Decide(t.Context(), a.Approval, a.Digest, false, "no"); err != nil {
+	if _, err := w.Decide(t.Context(), a.Approval, client.Decision{Digest: a.Digest, Approve: false, Note: "no"}); err != nil {
 		t.Fatal(err)
 	}
 	w.ended()
 	if n := w.github.Effects(); n != 0 {
 		t.Errorf("%d comments although it was denied", n)
 	}
-	if _, err := w.Decide(t.Context(), a.Approval, a.Digest, true, ""); problem.CodeOf(err) != problem.Conflict {
+	if _, err := w.Decide(t.Context(), a.Approval, client.Decision{Digest: a.Digest, Approve: true}); problem.CodeOf(err) != problem.Conflict {
 		t.Errorf("a second decision: %v, want conflict", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 )
 
 // A grant that nobody made yet, held against what was called; and what an agent could do, before it does.
@@ -83,7 +84,7 @@ func TestQuorum(t *testing.T) {
 	w.deliver(guid)
 	a := w.waitingApproval()
 	for range 2 {
-		after, err := w.Decide(t.Context(), a.Approval, a.Digest, true, "")
+		after, err := w.Decide(t.Context(), a.Approval, client.Decision{Digest: a.Digest, Approve: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/target"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 )
 
@@ -26,8 +28,14 @@ func TestMasterKeyIsRotated(t *testing.T) {
 	if err := w.PutAgent(t.Context(), agents[0], "sk-of-the-sample"); err != nil {
 		t.Fatal(err)
 	}
+	told := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(told.Close)
+	if _, err := w.PutTarget(t.Context(), target.Defined{Target: "tgt_hook", Type: target.Webhook, Private: []string{hostport(told.URL)}}, told.URL, ""); err != nil {
+		t.Fatal(err)
+	}
 	n := 0
-	// A run takes a secret of each service: the delivery is verified, the model asked, and a comment written.
+	// A run takes a secret of each service but one: the delivery is verified, the model asked, and a comment written. A
+	// notice is signed with that one's.
 	run := func(when string) {
 		t.Helper()
 		n++
@@ -37,6 +45,9 @@ func TestMasterKeyIsRotated(t *testing.T) {
 		w.endedRuns(n)
 		if got := w.github.Effects(); got != n {
 			t.Fatalf("%s: %d comments after %d runs", when, got, n)
+		}
+		if err := w.TestTarget(t.Context(), "hook"); err != nil {
+			t.Fatalf("%s: %v", when, err)
 		}
 	}
 	run("at first")
@@ -59,7 +70,7 @@ func TestMasterKeyIsRotated(t *testing.T) {
 		}
 		return out, remaining
 	}
-	if _, n := all(true); n != 4 { // the permit key, and one secret each of the three services
+	if _, n := all(true); n != 5 { // the permit key, and one secret each of the four services
 		t.Fatalf("%d are sealed under the old key", n)
 	}
 	run("rotated")

@@ -43,7 +43,7 @@ func TestVoteOfARemovedMember(t *testing.T) {
 	}
 	a := w.waitingApproval()
 	vote := func(c *client.Client) (ask.Approval, error) {
-		return c.Decide(t.Context(), a.Approval, a.Digest, true, "")
+		return c.Decide(t.Context(), a.Approval, client.Decision{Digest: a.Digest, Approve: true})
 	}
 	if got, err := vote(ada); err != nil || got.State != "waiting" {
 		t.Fatalf("%+v, %v", got, err)

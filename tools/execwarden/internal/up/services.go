@@ -43,7 +43,9 @@ func (p *process) services(ctx context.Context) (all []running, addresses func(c
 			}, toolbroker.New, d)
 		},
 		schemas.Approvals: func(d boot.Deps) (boot.Service, error) {
-			return configured(&approvals.Config{}, func(c *approvals.Config) { c.ApprovalLife = p.cfg.ApprovalLife }, approvals.New, d)
+			return configured(&approvals.Config{}, func(c *approvals.Config) {
+				c.ApprovalLife, c.ConsoleURL, c.SMTP = p.cfg.ApprovalLife, p.cfg.consoleURL(), p.cfg.SMTP
+			}, approvals.New, d)
 		},
 		schemas.Environments: func(d boot.Deps) (boot.Service, error) {
 			return configured(&environments.Config{}, func(*environments.Config) {}, environments.New, d)

@@ -264,7 +264,7 @@ func (w *world) endedRuns(n int) {
 func (w *world) approve(a ask.Approval) {
 	w.t.Helper()
 	for {
-		_, err := w.Decide(w.t.Context(), a.Approval, a.Digest, true, "")
+		_, err := w.Decide(w.t.Context(), a.Approval, client.Decision{Digest: a.Digest, Approve: true})
 		if err == nil {
 			return
 		}
