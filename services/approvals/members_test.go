@@ -113,3 +113,27 @@ func TestVotesOfThoseWhoWereRemoved(t *testing.T) {
 		t.Errorf("%s, %v", state, err)
 	}
 }
+
+// Whoever may grant no more lends nothing to an approval for the rest of the run: their vote is of the one call.
+func TestForRunOfThoseWhoMayGrantNoMore(t *testing.T) {
+	h := start(t, time.Hour)
+	for _, m := range []id.Member{"mem_a", "mem_b"} {
+		h.say(member.Added{Member: m, Role: member.Admin}, m)
+	}
+	r := h.holdFor("call_1", 2, "")
+	q := ask.DecideApproval{Approval: r.Approval, Digest: r.Digest, Approve: true, ForRun: true}
+	if _, err := h.ask("approval_decide", servicekit.Caller("mem_a", member.Approver), q); problem.CodeOf(err) != problem.Denied {
+		t.Errorf("a narrow token of an admin grants: %v", err)
+	}
+	if a, err := h.show("approval_decide", servicekit.Caller("mem_a", member.Admin), q); err != nil || a.State != "waiting" {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	h.say(member.Added{Member: "mem_a", Role: member.Approver}, "mem_a")
+	if _, err := h.ask("approval_decide", servicekit.Caller("mem_b", member.Admin), q); problem.CodeOf(err) != problem.Conflict {
+		t.Errorf("with the vote of one who may grant no more: %v", err)
+	}
+	q.ForRun = false
+	if a, err := h.show("approval_decide", servicekit.Caller("mem_b", member.Admin), q); err != nil || a.State != "approved" || a.ForRun {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
