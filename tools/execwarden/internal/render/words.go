@@ -69,6 +69,14 @@ func configured(ev schemas.Event) (string, Tone) {
 		return removed(fmt.Sprintf("%s, %s at %s", e.Connection, e.Type, e.URL), e.Removed), Plain
 	case connection.Packaged:
 		return fmt.Sprintf("%s: package %s %s, %d operations", e.Connection, e.Name, e.Version, e.Operations), Plain
+	case connection.LoginChanged:
+		switch {
+		case e.Failed:
+			return sentence.Because(fmt.Sprintf("a login at %s failed", e.Connection), e.Reason), Bad
+		case e.State == connection.LoginNeeded:
+			return sentence.Because(fmt.Sprintf("%s needs a login", e.Connection), e.Reason), Waits
+		}
+		return fmt.Sprintf("%s is logged in at %s", e.Connection, e.Issuer), Good
 	case connection.Listed:
 		return fmt.Sprintf("%s has %s", e.Connection, Count(len(e.Body.Tools), "tool")), Plain
 	case grant.Created:
