@@ -78,7 +78,8 @@ func TestInBrowser(t *testing.T) {
 	if folder == "" {
 		return
 	}
-	for name, path := range map[string]string{"runs": "/", "run": "/runs/run_1", "approvals": "/approvals", "approval": "/approvals/apr_4", "missing": "/runs/run_unheard", "login": "/login?code=x"} {
+	for name, path := range map[string]string{"runs": "/", "run": "/runs/run_1", "approvals": "/approvals", "approval": "/approvals/apr_4", "missing": "/runs/run_unheard", "login": "/login?code=x",
+		"callback": "/oauth/callback?state=tnt_main.con_tickets.secret&code=x&iss=https://auth.example.com"} {
 		for _, size := range []string{"1200,900", "360,1400"} {
 			width, _, _ := strings.Cut(size, ",")
 			look("--screenshot="+filepath.Join(folder, name+"-"+width+".png"), "--window-size="+size, "--hide-scrollbars", proxy.URL+path)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -49,6 +50,13 @@ func (h *house) connectMCP(name string, server *mcp.Server) (stop func()) {
 	g := id.Grant("grt_" + name)
 	h.heard(h.Say(schemas.Approvals, eventlog.Draft{Key: string(g), Event: grant.Created{Grant: g, Agent: "agt_a", Approval: grant.Never, Tainted: true, Selector: grant.Selector{Tool: name + ".*"}}}))
 	return stop
+}
+
+// hangUp closes a server that the broker listens to, and would listen to again: it lives longer than the server.
+func hangUp(server *httptest.Server) {
+	_ = server.Listener.Close()
+	server.CloseClientConnections()
+	server.Close()
 }
 
 // offering is a server of one tool.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
@@ -64,6 +65,10 @@ func (s *Service) list(ctx context.Context, tenant id.Tenant, def connection.Def
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	tools, err := p.Tools(ctx)
+	if problem.CodeOf(err) == problem.Unauthenticated {
+		s.log.InfoContext(ctx, "a connection lists its tools when it has its login", "tenant", tenant, "connection", def.Connection)
+		return nil // asking again does not help; whoever logs in has it listed
+	}
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
@@ -63,7 +64,7 @@ func (s *Service) beginLogin(ctx context.Context, who rpc.Caller, q ask.BeginLog
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return ask.LoginBegun{}, problem.New(problem.Invalid, "%.200q is not where a browser can come back to", q.Redirect)
 	}
-	conn, err := s.connection(who.Tenant, q.Connection)
+	conn, err := s.connection(ctx, who.Tenant, q.Connection)
 	if err != nil {
 		return ask.LoginBegun{}, err
 	}
@@ -72,7 +73,7 @@ func (s *Service) beginLogin(ctx context.Context, who rpc.Caller, q ask.BeginLog
 
 // lookLogin and finishLogin are asked for whoever holds the state: the tenant is the state's own.
 func (s *Service) lookLogin(ctx context.Context, _ rpc.Caller, q ask.LookLogin) (ask.WaitingLogin, error) {
-	conn, err := s.waiting(q.State)
+	conn, err := s.waiting(ctx, q.State)
 	if err != nil {
 		return ask.WaitingLogin{}, err
 	}
@@ -80,7 +81,15 @@ func (s *Service) lookLogin(ctx context.Context, _ rpc.Caller, q ask.LookLogin) 
 }
 
 func (s *Service) finishLogin(ctx context.Context, _ rpc.Caller, q ask.FinishLogin) (ask.FinishedLogin, error) {
-	conn, err := s.waiting(q.State)
+	conn, err := s.waiting(ctx, q.State)
+	if err != nil {
+		return ask.FinishedLogin{}, err
+	}
+	// Whoever began it may be a member no more.
+	look, err := s.oauth.Look(ctx, conn, q.State)
+	if err == nil && s.state.Removed(conn.Tenant, look.By) {
+		err = problem.New(problem.Denied, "%s, who began this login, was removed", look.By)
+	}
 	if err != nil {
 		return ask.FinishedLogin{}, err
 	}
@@ -91,15 +100,24 @@ func (s *Service) finishLogin(ctx context.Context, _ rpc.Caller, q ask.FinishLog
 	return ask.FinishedLogin{Connection: conn.Connection}, nil
 }
 
-func (s *Service) waiting(state string) (oauth.Connection, error) {
+func (s *Service) waiting(ctx context.Context, state string) (oauth.Connection, error) {
 	tenant, c, err := oauth.At(state)
 	if err != nil {
 		return oauth.Connection{}, err
 	}
-	return s.connection(tenant, c)
+	return s.connection(ctx, tenant, c)
 }
 
-func (s *Service) connection(tenant id.Tenant, c id.Connection) (oauth.Connection, error) {
+// connection gives a connection as it is defined now: whoever defined it a moment ago may ask before this instance has
+// heard of it.
+func (s *Service) connection(ctx context.Context, tenant id.Tenant, c id.Connection) (oauth.Connection, error) {
+	at, err := s.deps.Log.Last(ctx, schemas.Control, schemas.SubjectOf(tenant, connection.Defined{}.Kind(), string(c), "").String())
+	if err == nil {
+		err = s.view.Wait(ctx, at.Seq)
+	}
+	if err != nil && problem.CodeOf(err) != problem.NotFound {
+		return oauth.Connection{}, err
+	}
 	def, ok := s.state.Connection(tenant, id.Name(c))
 	if !ok {
 		return oauth.Connection{}, problem.New(problem.NotFound, "there is no connection %s", id.Name(c))

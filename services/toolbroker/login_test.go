@@ -28,9 +28,9 @@ func TestLoginToAConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := ask.BeginLogin{Connection: "con_tickets", Redirect: "http://127.0.0.1:8080/oauth/callback"}
-	buskit.Eventually(t, "the broker knows the connection", func() bool {
-		return problem.CodeOf(h.ask("login_begin", servicekit.Owner(), begin)) != problem.NotFound
-	})
+	if err := h.ask("login_begin", servicekit.Owner(), begin); err != nil { // at once
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		who  rpc.Caller
 		q    ask.BeginLogin
@@ -105,6 +105,17 @@ func TestLoginToAConnection(t *testing.T) {
 	}
 	h.request("call_3", "tickets.echo", `{"say":"hello"}`, nil)
 	await[call.Finished](h, "call_3")
+
+	// A login that somebody began who is a member no more is finished by nobody.
+	theirs, err := rpc.Ask[ask.LoginBegun](t.Context(), gateway, schemas.Toolbroker, "login_begin", servicekit.Caller("mem_gone", member.Admin), begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back = oauthkit.Browse(t, theirs.URL)
+	h.heard(h.Say(schemas.Gateway, eventlog.Draft{Key: "mem_gone", Event: member.Removed{Member: "mem_gone"}}))
+	if err := h.ask("login_finish", servicekit.Owner(), ask.FinishLogin{State: back.Get("state"), Code: back.Get("code"), Issuer: back.Get("iss")}); problem.CodeOf(err) != problem.Denied {
+		t.Errorf("a login of a removed member: %v", err)
+	}
 
 	def.Removed = true
 	if err := h.ask("connection_define", servicekit.Owner(), ask.DefineConnection{Connection: def}); err != nil {

@@ -75,7 +75,7 @@ func startTenantsServer(t *testing.T) *tenantsServer {
 		for session := range server.Sessions() {
 			_ = session.Close()
 		}
-		s.Close()
+		hangUp(s.Server)
 	})
 	return s
 }

@@ -88,6 +88,8 @@ func Start(t testing.TB) *Server {
 		for session := range server.Sessions() {
 			_ = session.Close()
 		}
+		// Whoever listens does so for as long as they live, which is longer than this server.
+		_ = s.MCP.Listener.Close()
 		s.MCP.CloseClientConnections()
 		s.MCP.Close()
 		s.Auth.Close()
