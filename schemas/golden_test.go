@@ -118,7 +118,7 @@ var samples = []struct {
 	{string(approveA), "", approval.Voted{Approval: approveA, Call: callA, Run: runA, Digest: digestA, By: "mem_owner", ForRun: true, Body: approval.Note{Note: "fine"}}},
 	{string(approveA), "", approval.Escalated{Approval: approveA, Call: callA, Run: runA, Digest: digestA}},
 	{string(approveA), "", approval.Decided{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Approved: true, By: "mem_owner", Requested: 41, Edited: 44, ForRun: true, Body: approval.Note{Note: "fine"}}},
-	{string(approveA), "", approval.Expired{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Requested: 41}},
+	{string(approveA), "", approval.Expired{Approval: approveA, Call: callA, Run: runA, Digest: digestA, Requested: 41, Reason: "the grant was revoked"}},
 
 	{"tgt_oncall", "", notice.Queued{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Run: runA, Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
 	{"tgt_oncall", "", notice.Retried{Notice: noticeA, Target: "tgt_oncall", Attempt: 1, Reason: "it answered 503", NextAt: at.Add(5 * time.Second), Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},

@@ -38,6 +38,7 @@ var hearings = []Hearing{
 	{Toolbroker, "toolbroker_admitted", Activity, "ew.v1.*.call.*.admitted.upstream", true, false},
 	{Toolbroker, "toolbroker_connection", Control, "ew.v1.*.connection.*.defined", false, false},
 	{Approvals, "approvals_held", Activity, "ew.v1.*.call.*.held", false, false},
+	{Approvals, "approvals_cancelled", Activity, "ew.v1.*.run.*.cancelled", false, false},
 	{Approvals, "approvals_notice", Activity, "ew.v1.*.approval.>", false, false},
 	{Runtime, "runtime_admitted", Activity, "ew.v1.*.call.*.admitted.script", true, false},
 	{Environments, "environments_admitted", Activity, "ew.v1.*.call.*.admitted.exec", true, false},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/run"
@@ -85,4 +86,12 @@ func Fetched(e script.Fetched) string {
 		return text + ": " + e.Code
 	}
 	return text + fmt.Sprintf(": %d, %d bytes", e.Status, e.Bytes)
+}
+
+// Expired says why an approval is over that nobody decided.
+func Expired(e approval.Expired) string {
+	if e.Reason != "" {
+		return "nothing to decide any more: " + e.Reason
+	}
+	return "nobody decided in time"
 }

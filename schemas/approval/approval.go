@@ -113,13 +113,14 @@ type Escalated struct {
 // Kind implements schemas.Event.
 func (Escalated) Kind() string { return "approval.escalated" }
 
-// Expired says that nobody decided in time.
+// Expired says that nobody decided in time, or that there is nothing to decide any more.
 type Expired struct {
 	Approval  id.Approval `json:"approval"`
 	Call      id.Call     `json:"call"`
 	Run       id.Run      `json:"run"`
 	Digest    string      `json:"digest"`
 	Requested uint64      `json:"requested_seq"`
+	Reason    string      `json:"reason,omitempty"` // why there is nothing to decide any more; empty: its time is over
 }
 
 // Kind implements schemas.Event.

@@ -1,6 +1,7 @@
 // Package approvals lets members decide on held calls, tells them that there is something to decide, and keeps grants.
 //
-// Hears: call.held; its own approvals, to tell of them; and the control stream, as its view of members and targets.
+// Hears: call.held; run.cancelled; its own approvals, to tell of them; and the control stream, as its view of members,
+// targets, and what calls rest on.
 //
 // Says: approval.requested, approval.edited, approval.voted, approval.escalated, approval.decided, approval.expired; grant.created, grant.revoked;
 // target.defined; notice.queued, notice.retried, notice.sent, notice.failed.

@@ -56,10 +56,14 @@ func (s *Service) onHeld(ctx context.Context, h bus.Heard) error {
 			Body: approval.Shown{Args: request.Body.Args},
 		},
 	}, 0)
-	if problem.CodeOf(err) == problem.Conflict {
-		return nil // opened at an earlier hearing
+	if err != nil && problem.CodeOf(err) != problem.Conflict { // a conflict: opened at an earlier hearing
+		return err
 	}
-	return err
+	over, err := s.cancelledAlready(ctx, h.At.Tenant, held.Run)
+	if err != nil || !over {
+		return err
+	}
+	return s.sayCancelled(ctx, h.At.Tenant, held.Run)
 }
 
 // startedBy is the member who started a run, "" when none did.
@@ -85,19 +89,22 @@ func (s *Service) sayDue(ctx context.Context) error {
 		return err
 	}
 	for _, due := range s.book.DueAt(s.now()) {
-		r := due.State.Waits()
-		var ev schemas.Event = approval.Escalated{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest}
 		if due.Expired {
-			ev = approval.Expired{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, Requested: r.Requested}
+			if err := s.expire(ctx, due, ""); err != nil {
+				return err
+			}
+			continue
 		}
+		r := due.State.Waits()
 		_, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
-			Tenant: due.Tenant, Key: string(r.Approval), Run: r.Run, Actor: actor, ID: id.Derive[id.Event](string(r.Approval), ev.Kind()), Event: ev,
+			Tenant: due.Tenant, Key: string(r.Approval), Run: r.Run, Actor: actor, ID: id.Derive[id.Event](string(r.Approval), approval.Escalated{}.Kind()),
+			Event: approval.Escalated{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest},
 		}, due.State.Seq)
 		if err != nil && problem.CodeOf(err) != problem.Conflict {
 			return err
 		}
 	}
-	return nil
+	return s.sayMoot(ctx)
 }
 
 // refresh writes the book up to the end of the stream.

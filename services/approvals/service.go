@@ -37,6 +37,9 @@ type Service struct {
 	added   eventlog.Latest[member.Added]
 	removed eventlog.Latest[member.Removed]
 
+	grounds grounds
+	ended   chan struct{} // something that calls rest on is no more
+
 	reading sync.Mutex
 	read    uint64 // EW_ACTIVITY sequence up to which the book is written
 
@@ -59,8 +62,8 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, book: book.New(), backlog: backlog.New(), courier: courier.New(server), kick: make(chan struct{}, 1)}
-	s.view = deps.View(s.apply, member.Added{}.Kind(), member.Removed{}.Kind(), target.Defined{}.Kind(), tenant.Created{}.Kind())
+	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, book: book.New(), backlog: backlog.New(), courier: courier.New(server), kick: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
+	s.view = deps.View(s.apply, append(mootKinds, member.Added{}.Kind(), member.Removed{}.Kind(), target.Defined{}.Kind(), tenant.Created{}.Kind())...)
 	s.told = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "execwarden_notices_total", Help: "Attempts to tell approvers, by type of target and outcome: sent, retried, failed (given up)."}, []string{"type", "outcome"})
 	for _, c := range []prometheus.Collector{
@@ -84,6 +87,12 @@ func (s *Service) apply(e eventlog.Stored) {
 	s.removed.Apply(e)
 	s.targets.Apply(e)
 	s.tenants.Apply(e)
+	if s.grounds.apply(e) {
+		select {
+		case s.ended <- struct{}{}:
+		default: // the sweep is asked for already
+		}
+	}
 }
 
 // Run works until ctx ends.
@@ -102,6 +111,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	}
 	router.Hear("approvals_held", s.onHeld)
 	router.Hear("approvals_notice", s.onNotice)
+	router.Hear("approvals_cancelled", s.onCancelled)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.view.Run(ctx) })
 	group.Go(func() error { return router.Run(ctx) })
@@ -118,6 +128,7 @@ func (s *Service) sweep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		case <-s.ended:
 		}
 		if err := s.sayDue(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("sweep", "err", err)

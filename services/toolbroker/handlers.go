@@ -65,7 +65,9 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 		}
 	case approval.Expired:
 		run, c, a.seq, a.approval = ev.Run, ev.Call, ev.Requested, ev.Approval
-		a.refusal = problem.New(problem.Expired, "nobody approved it in time")
+		if a.refusal = problem.New(problem.Expired, "nobody approved it in time"); ev.Reason != "" {
+			a.refusal = problem.New(problem.Denied, "%s while it waited for approval", ev.Reason)
+		}
 	default:
 		return nil
 	}

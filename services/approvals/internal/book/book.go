@@ -37,6 +37,7 @@ type State struct {
 	ForRun    []id.Member // those of them who approved it for the rest of the run
 	Decided   *approval.Decided
 	Expired   bool
+	Ended     string // why there was nothing to decide any more, when it expired before its time
 	Escalated bool
 	First     uint64 // of the request: its place in lists, which never changes
 	Seq       uint64 // of the last event
@@ -74,7 +75,7 @@ func (s *State) Apply(seq uint64, ev schemas.Event) {
 		}
 	case approval.Expired:
 		if !s.closed() {
-			s.Expired = true
+			s.Expired, s.Ended = true, ev.Reason
 		}
 	}
 }
@@ -177,6 +178,8 @@ func (s *State) Decide(q ask.DecideApproval, by Decider, now time.Time) (schemas
 func (s *State) open(by Decider, now time.Time) error {
 	r := s.Waits()
 	switch word := s.Word(now); {
+	case s.Ended != "":
+		return problem.New(problem.Expired, "there is nothing to decide any more: %s", s.Ended)
 	case word == Expired:
 		return problem.New(problem.Expired, "the approval expired at %s", r.ExpiresAt.Format(time.RFC3339))
 	case word != Waiting:
@@ -312,6 +315,20 @@ func (b *Book) DueAt(now time.Time) []Due {
 		}
 	}
 	return due
+}
+
+// Waiting lists what waits, over all tenants.
+func (b *Book) Waiting() (out []Due) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for tenant, t := range b.tenants {
+		for _, s := range t {
+			if s.Requested != nil && !s.closed() {
+				out = append(out, Due{Tenant: tenant, State: *s})
+			}
+		}
+	}
+	return out
 }
 
 // Open counts what waits, over all tenants.

@@ -74,7 +74,7 @@ func words(ev schemas.Event) (text, tone string) {
 		}
 		return sentence.Because("denied by "+string(e.By), e.Body.Note), bad
 	case approval.Expired:
-		return "nobody decided in time", bad
+		return sentence.Expired(e), bad
 	case notice.Queued, notice.Retried, notice.Sent, notice.Failed:
 		text, well := sentence.Noticed(e)
 		if !well {

@@ -136,7 +136,7 @@ func happened(ev schemas.Event) (string, Tone) {
 		}
 		return sentence.Because(fmt.Sprintf("%s denied by %s", e.Approval, e.By), e.Body.Note), Bad
 	case approval.Expired:
-		return fmt.Sprintf("%s: nobody decided in time", e.Approval), Bad
+		return fmt.Sprintf("%s: %s", e.Approval, sentence.Expired(e)), Bad
 	case notice.Queued, notice.Retried, notice.Sent, notice.Failed:
 		text, well := sentence.Noticed(e)
 		if !well {

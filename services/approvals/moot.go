@@ -1,0 +1,147 @@
+package approvals
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/run"
+	"github.com/execwarden/execwarden/services/approvals/internal/book"
+)
+
+// An approval is moot when the call cannot be made any more, whatever is decided: its grant is revoked, its agent or
+// connection removed, its run cancelled. Then it is said to have expired, and why, so that nobody is asked in vain. The
+// broker refuses such a call by itself; saying it here is a courtesy, and may come late.
+const (
+	grantRevoked      = "the grant was revoked"
+	agentRemoved      = "the agent was removed"
+	connectionRemoved = "the connection was removed"
+	runCancelled      = "the run was cancelled"
+)
+
+// mootKinds lists what grounds take.
+var mootKinds = []string{grant.Created{}.Kind(), grant.Revoked{}.Kind(), agent.Defined{}.Kind(), connection.Defined{}.Kind()}
+
+// grounds knows which grants, agents and connections are no more.
+type grounds struct {
+	mu   sync.Mutex
+	last map[thing]said
+}
+
+// thing is a grant, an agent or a connection; their ids are told apart by their prefix.
+type thing struct {
+	tenant id.Tenant
+	id     string
+}
+
+type said struct {
+	seq  uint64
+	gone bool
+}
+
+// apply takes an event, and says whether something is no more by it.
+func (g *grounds) apply(e eventlog.Stored) (ended bool) {
+	ev, err := e.Envelope.Decode()
+	if err != nil {
+		return false // of no kind that matters here
+	}
+	now := said{seq: e.Seq}
+	switch ev := ev.(type) {
+	case grant.Created:
+	case grant.Revoked:
+		now.gone = true
+	case agent.Defined:
+		now.gone = ev.Removed
+	case connection.Defined:
+		now.gone = ev.Removed
+	default:
+		return false
+	}
+	t := thing{e.At.Tenant, e.At.Key}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.last == nil {
+		g.last = map[thing]said{}
+	}
+	if g.last[t].seq >= e.Seq {
+		return false
+	}
+	g.last[t] = now
+	return now.gone
+}
+
+// moot says why there is nothing to decide about an approval any more, "" when there is.
+func (g *grounds) moot(tenant id.Tenant, r approval.Requested) string {
+	name, _, _ := strings.Cut(r.Tool, ".")
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, what := range []struct{ id, why string }{{string(r.Grant), grantRevoked}, {string(r.Agent), agentRemoved}, {"con_" + name, connectionRemoved}} {
+		if g.last[thing{tenant, what.id}].gone {
+			return what.why
+		}
+	}
+	return ""
+}
+
+// sayMoot says it of every approval that waits and is moot.
+func (s *Service) sayMoot(ctx context.Context) error {
+	for _, w := range s.book.Waiting() {
+		if why := s.grounds.moot(w.Tenant, w.State.Waits()); why != "" {
+			if err := s.expire(ctx, w, why); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// onCancelled says it of the approvals of a run that was cancelled.
+func (s *Service) onCancelled(ctx context.Context, h bus.Heard) error {
+	return s.sayCancelled(ctx, h.At.Tenant, id.Run(h.At.Key))
+}
+
+func (s *Service) sayCancelled(ctx context.Context, tenant id.Tenant, r id.Run) error {
+	if err := s.refresh(ctx); err != nil {
+		return err
+	}
+	for _, w := range s.book.Waiting() {
+		if w.Tenant == tenant && w.State.Requested.Run == r {
+			if err := s.expire(ctx, w, runCancelled); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cancelledAlready says whether a run was cancelled before its approval was opened, which onCancelled has not seen then.
+func (s *Service) cancelledAlready(ctx context.Context, tenant id.Tenant, r id.Run) (bool, error) {
+	_, err := s.deps.Log.Last(ctx, schemas.Activity, schemas.SubjectOf(tenant, run.Cancelled{}.Kind(), string(r), "").String())
+	if problem.CodeOf(err) == problem.NotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// expire says that an approval's time is over, or with a reason that it is moot. Who decides at the same moment wins or
+// loses by the expected sequence; what lost is looked at again.
+func (s *Service) expire(ctx context.Context, w book.Due, why string) error {
+	r := w.State.Waits()
+	_, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
+		Tenant: w.Tenant, Key: string(r.Approval), Run: r.Run, Actor: actor, ID: id.Derive[id.Event](string(r.Approval), approval.Expired{}.Kind()),
+		Event: approval.Expired{Approval: r.Approval, Call: r.Call, Run: r.Run, Digest: r.Digest, Requested: r.Requested, Reason: why},
+	}, w.State.Seq)
+	if problem.CodeOf(err) == problem.Conflict {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,94 @@
+package approvals_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/testkit/buskit"
+	"github.com/execwarden/execwarden/libs/testkit/servicekit"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/run"
+	"github.com/execwarden/execwarden/services/approvals"
+)
+
+// waits holds a call and waits until its approval is open.
+func (h *house) waits(c id.Call, r id.Run, a id.Agent, g id.Grant, tool string) approval.Requested {
+	h.t.Helper()
+	seq := h.Say(schemas.Agentloop, eventlog.Draft{Key: string(r), Event: call.Requested{Call: c, Run: r, Agent: a, Tool: tool, Body: call.Args{Args: json.RawMessage(`{}`)}}})
+	h.Say(schemas.Toolbroker, eventlog.Draft{Key: string(r), Event: call.Held{Call: c, Run: r, Agent: a, Tool: tool, Grant: g, Digest: "d", Reason: "r", Requested: seq}})
+	opened, _ := servicekit.Await[approval.Requested](h.Kit, 1, func(r approval.Requested) bool { return r.Call == c })
+	return opened
+}
+
+// What nobody can decide any more is said to be over, and why; the rest waits on.
+func TestApprovalsThatAreMoot(t *testing.T) {
+	h := start(t, time.Hour)
+	stays := h.waits("call_stays", "run_1", "agt_a", "grt_1", "x.y")
+	moot := map[string]approval.Requested{
+		"the grant was revoked":      h.waits("call_1", "run_1", "agt_a", "grt_gone", "x.y"),
+		"the agent was removed":      h.waits("call_2", "run_1", "agt_gone", "grt_1", "x.y"),
+		"the connection was removed": h.waits("call_3", "run_1", "agt_a", "grt_1", "gone.y"),
+		"the run was cancelled":      h.waits("call_4", "run_gone", "agt_a", "grt_1", "x.y"),
+	}
+	h.Say(schemas.Approvals, eventlog.Draft{Key: "grt_gone", Event: grant.Revoked{Grant: "grt_gone", Agent: "agt_a"}})
+	h.Say(schemas.Gateway, eventlog.Draft{Key: "agt_gone", Event: agent.Defined{Agent: "agt_gone", Removed: true}})
+	h.Say(schemas.Toolbroker, eventlog.Draft{Key: "con_gone", Event: connection.Defined{Connection: "con_gone", Removed: true}})
+	h.Say(schemas.Agentloop, eventlog.Draft{Key: "run_gone", Event: run.Cancelled{Run: "run_gone"}})
+	for why, r := range moot {
+		got, _ := servicekit.Await(h.Kit, 1, func(e approval.Expired) bool { return e.Approval == r.Approval })
+		if got.Reason != why || got.Requested != r.Requested || got.Digest != r.Digest {
+			t.Errorf("%s: %+v", why, got)
+		}
+		if _, err := h.ask("approval_decide", servicekit.Owner(), ask.DecideApproval{Approval: r.Approval, Digest: "d", Approve: true}); problem.CodeOf(err) != problem.Expired {
+			t.Errorf("%s: it is decided all the same: %v", why, err)
+		}
+	}
+	// A call that is held only after its run was cancelled is nobody's to decide either.
+	late := h.waits("call_late", "run_gone", "agt_a", "grt_1", "x.y")
+	servicekit.Await(h.Kit, 1, func(e approval.Expired) bool { return e.Approval == late.Approval && e.Reason == "the run was cancelled" })
+	if a, err := h.show("approval_decide", servicekit.Owner(), ask.DecideApproval{Approval: stays.Approval, Digest: "d", Approve: true}); err != nil || a.State != "approved" {
+		t.Errorf("the one that stays: %+v, %v", a, err)
+	}
+	if n := len(h.Events(schemas.Activity, "approval.expired")); n != len(moot)+1 {
+		t.Errorf("%d expired", n)
+	}
+}
+
+// What ends while no instance runs is said by the next one. A grant that is made again is no reason.
+func TestMootWhileNobodyRan(t *testing.T) {
+	h := start(t, time.Hour)
+	gone := h.waits("call_1", "run_1", "agt_a", "grt_gone", "x.y")
+	again := h.waits("call_2", "run_1", "agt_a", "grt_again", "x.y")
+	over := h.waits("call_3", "run_gone", "agt_a", "grt_1", "x.y")
+	h.stop()
+	h.Say(schemas.Approvals, eventlog.Draft{Key: "grt_gone", Event: grant.Revoked{Grant: "grt_gone", Agent: "agt_a"}})
+	h.Say(schemas.Approvals, eventlog.Draft{Key: "grt_again", Event: grant.Revoked{Grant: "grt_again", Agent: "agt_a"}})
+	h.Say(schemas.Approvals, eventlog.Draft{Key: "grt_again", Event: grant.Created{Grant: "grt_again", Agent: "agt_a", Approval: grant.Always, Selector: grant.Selector{Tool: "x.y"}}})
+	h.Say(schemas.Agentloop, eventlog.Draft{Key: "run_gone", Event: run.Cancelled{Run: "run_gone"}})
+	s, err := approvals.New(config(time.Hour), h.Deps(schemas.Approvals))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Run(s)
+	for _, r := range []approval.Requested{gone, over} {
+		servicekit.Await(h.Kit, 1, func(e approval.Expired) bool { return e.Approval == r.Approval && e.Reason != "" })
+	}
+	var a ask.Approval
+	buskit.Eventually(t, "the new instance answers", func() bool {
+		a, err = h.show("approval_show", servicekit.Owner(), ask.ShowApproval{Approval: again.Approval})
+		return err == nil
+	})
+	if a.State != "waiting" {
+		t.Errorf("%+v", a)
+	}
+}
