@@ -55,7 +55,9 @@ func TestApprovalsThatAreMoot(t *testing.T) {
 	}
 	// A call that is held only after its run was cancelled is nobody's to decide either.
 	late := h.waits("call_late", "run_gone", "agt_a", "grt_1", "x.y")
-	servicekit.Await(h.Kit, 1, func(e approval.Expired) bool { return e.Approval == late.Approval && e.Reason == "the run was cancelled" })
+	servicekit.Await(h.Kit, 1, func(e approval.Expired) bool {
+		return e.Approval == late.Approval && e.Reason == "the run was cancelled"
+	})
 	if a, err := h.show("approval_decide", servicekit.Owner(), ask.DecideApproval{Approval: stays.Approval, Digest: "d", Approve: true}); err != nil || a.State != "approved" {
 		t.Errorf("the one that stays: %+v, %v", a, err)
 	}

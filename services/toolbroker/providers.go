@@ -161,6 +161,17 @@ func (p *providers) drop(tenant id.Tenant, c id.Connection) {
 	}
 }
 
+// renounce gives up the credentials that were made for a tenant's calls. It asks the providers, and waits for nobody.
+func (p *providers) renounce(tenant id.Tenant) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k, o := range p.open {
+		if r, ok := o.Provider.(upstream.Renouncer); ok && k.tenant == tenant {
+			p.closing.Go(r.Renounce)
+		}
+	}
+}
+
 func (p *providers) close() {
 	p.mu.Lock()
 	for k, o := range p.open {

@@ -19,6 +19,7 @@ import (
 	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/counter"
@@ -172,6 +173,9 @@ func (s *Service) apply(e eventlog.Stored) {
 	s.state.Apply(e)
 	if e.At.Noun == "connection" {
 		s.forget(e.At.Tenant, id.Connection(e.At.Key))
+	}
+	if e.At.Kind() == (grant.Revoked{}).Kind() {
+		s.providers.renounce(e.At.Tenant) // what somebody who lost a grant could still use
 	}
 }
 

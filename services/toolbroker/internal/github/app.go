@@ -20,7 +20,8 @@ import (
 )
 
 // app gets installation tokens for a GitHub App, each for one repository and the permissions of one tool. They are kept
-// until shortly before they expire, and revoked when the connection closes.
+// until shortly before they expire, and revoked when the connection closes or somebody loses a
+// grant.
 type app struct {
 	base   *url.URL
 	next   http.RoundTripper
@@ -34,6 +35,7 @@ type app struct {
 	fixed        int64            // the credential's own, 0 when it names none
 	tokens       map[tokenKey]minted
 	skew         time.Duration // what GitHub's clock is ahead of ours
+	renounced    int           // how often: a token that was asked for before is not kept
 	closed       bool
 }
 
@@ -147,36 +149,45 @@ func (a *app) kept(s *scope, refused string) (vault.Secret, bool) {
 	return m.token, true
 }
 
+// maxMints is how often a token is asked for that was renounced before it came.
+const maxMints = 3
+
 // mint gets a new token, and finds the installation again when the one that was known is gone: an App may be taken away
 // and installed anew.
 func (a *app) mint(ctx context.Context, owner, name string, needs permissions) (vault.Secret, error) {
-	id, known, err := a.installed(ctx, owner, name)
-	if err != nil {
-		return vault.Secret{}, err
-	}
-	m, status, err := a.request(ctx, id, name, needs)
-	if status == http.StatusNotFound && known {
-		a.forget(owner)
-		if id, _, err = a.installed(ctx, owner, name); err != nil {
+	for range maxMints {
+		a.mu.Lock()
+		era := a.renounced
+		a.mu.Unlock()
+		id, known, err := a.installed(ctx, owner, name)
+		if err != nil {
 			return vault.Secret{}, err
 		}
-		m, _, err = a.request(ctx, id, name, needs)
-	}
-	if err != nil {
-		return vault.Secret{}, err
-	}
-	if !a.keep(tokenKey{id, strings.ToLower(owner + "/" + name), needs.String()}, m) {
+		m, status, err := a.request(ctx, id, name, needs)
+		if status == http.StatusNotFound && known {
+			a.forget(owner)
+			if id, _, err = a.installed(ctx, owner, name); err != nil {
+				return vault.Secret{}, err
+			}
+			m, _, err = a.request(ctx, id, name, needs)
+		}
+		if err != nil {
+			return vault.Secret{}, err
+		}
+		if a.keep(tokenKey{id, strings.ToLower(owner + "/" + name), needs.String()}, m, era) {
+			return m.token, nil
+		}
 		a.revokeOne(ctx, m.token)
-		return vault.Secret{}, problem.New(problem.Unavailable, "the connection is being closed")
 	}
-	return m.token, nil
+	return vault.Secret{}, problem.New(problem.Unavailable, "the connection is being closed, or its tokens are being renounced; try again")
 }
 
-// keep keeps a token, unless the connection was closed while it was made: then nobody would revoke it.
-func (a *app) keep(key tokenKey, m minted) bool {
+// keep keeps a token, unless the connection was closed or its tokens renounced while it was made: then nobody would
+// revoke it.
+func (a *app) keep(key tokenKey, m minted, era int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed {
+	if a.closed || a.renounced != era {
 		return false
 	}
 	if len(a.tokens) >= maxTokens {
@@ -230,10 +241,18 @@ func (a *app) forget(owner string) {
 	delete(a.installation, strings.ToLower(owner))
 }
 
-// revoke ends every token that is still valid. It is a courtesy with a deadline: they expire within the hour anyway.
-func (a *app) revoke() {
+// close renounces what there is, and takes nothing new.
+func (a *app) close() {
 	a.mu.Lock()
 	a.closed = true
+	a.mu.Unlock()
+	a.renounce()
+}
+
+// renounce ends every token that is still valid. It is a courtesy with a deadline: they expire within the hour anyway.
+func (a *app) renounce() {
+	a.mu.Lock()
+	a.renounced++
 	tokens := slices.Collect(maps.Values(a.tokens))
 	clear(a.tokens)
 	a.mu.Unlock()

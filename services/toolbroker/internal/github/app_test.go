@@ -53,6 +53,7 @@ type apps struct {
 	revoked      []string
 	asked        []string
 	answer       http.HandlerFunc
+	minting      func() // called before a token is made
 }
 
 func startApps(t *testing.T) *apps {
@@ -68,7 +69,12 @@ func startApps(t *testing.T) *apps {
 		}
 		fmt.Fprintf(w, `{"id":%d}`, a.installation)
 	}))
-	mux.HandleFunc("POST /app/installations/{id}/access_tokens", a.asApp(a.mint))
+	mux.HandleFunc("POST /app/installations/{id}/access_tokens", func(w http.ResponseWriter, r *http.Request) {
+		if a.minting != nil {
+			a.minting()
+		}
+		a.asApp(a.mint)(w, r)
+	})
 	mux.HandleFunc("DELETE /installation/token", func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -218,6 +224,30 @@ func TestAppTokens(t *testing.T) {
 		t.Errorf("revoked %v, still valid %v", a.revoked, a.valid)
 	}
 	wants(t, p, "issue_read", readIssue, "closed")
+}
+
+// Tokens that are given up are revoked, and the next call gets one of its own.
+func TestRenounced(t *testing.T) {
+	a := startApps(t)
+	p := a.provider("")
+	p.Renounce() // nothing yet
+	wants(t, p, "issue_read", readIssue, "")
+	wants(t, p, "add_issue_comment", comment, "")
+	p.Renounce()
+	slices.Sort(a.revoked)
+	if want := []string{"ghs_canary_1", "ghs_canary_2"}; !slices.Equal(a.revoked, want) || len(a.valid) != 0 {
+		t.Errorf("revoked %v, still valid %v", a.revoked, a.valid)
+	}
+	wants(t, p, "issue_read", readIssue, "")
+	// One that is asked for while others are given up is given up too, and asked for again.
+	var during sync.Once
+	a.minting = func() { during.Do(p.Renounce) }
+	wants(t, p, "issue_read", strings.ReplaceAll(readIssue, "shop", "other"), "")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if want := []string{"ghs_canary_1", "ghs_canary_2", "ghs_canary_3", "ghs_canary_4"}; !slices.Equal(a.revoked, want) || len(a.valid) != 1 {
+		t.Errorf("revoked %v, still valid %v", a.revoked, a.valid)
+	}
 }
 
 // Tools that are about no repository get no token: one without a list would be for every repository (omitempty).

@@ -65,13 +65,22 @@ func (c *credentials) read(ctx context.Context) (vault.Secret, *app, error) {
 	return vault.Secret{}, c.app, nil
 }
 
+func (c *credentials) renounce() {
+	c.mu.Lock()
+	a := c.app
+	c.mu.Unlock()
+	if a != nil {
+		a.renounce()
+	}
+}
+
 func (c *credentials) close() {
 	c.mu.Lock()
 	c.closed = true
 	a := c.app
 	c.mu.Unlock()
 	if a != nil {
-		a.revoke()
+		a.close()
 	}
 }
 

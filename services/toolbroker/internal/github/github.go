@@ -128,6 +128,10 @@ func (p *Provider) Probe(ctx context.Context, c upstream.Call) (upstream.Result,
 	return upstream.Result{Content: raw}, err == nil, err
 }
 
+// Renounce implements upstream.Renouncer: installation tokens are shared by the grants of a tenant, so none can be told
+// apart as one grant's.
+func (p *Provider) Renounce() { p.credentials.renounce() }
+
 // Close implements upstream.Provider. Installation tokens are revoked: they would outlive the connection.
 func (p *Provider) Close() error {
 	p.credentials.close()

@@ -96,6 +96,13 @@ func (g *Guard) Probe(ctx context.Context, c Call) (r Result, found bool, err er
 	return r, found, err
 }
 
+// Renounce implements Renouncer for a provider that does.
+func (g *Guard) Renounce() {
+	if r, ok := g.provider.(Renouncer); ok {
+		r.Renounce()
+	}
+}
+
 // Close implements Provider.
 func (g *Guard) Close() error { return g.provider.Close() }
 

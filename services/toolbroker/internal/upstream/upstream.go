@@ -47,6 +47,10 @@ type Provider interface {
 	Close() error
 }
 
+// Renouncer is a provider that has credentials made for its calls. Renounce gives up those that there are; a call that
+// needs one gets another.
+type Renouncer interface{ Renounce() }
+
 // ambiguous marks an error after which the effect may have happened.
 type ambiguous struct{ error }
 
