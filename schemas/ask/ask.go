@@ -147,15 +147,34 @@ type RevokeGrant struct {
 	Reason string   `json:"reason,omitempty"`
 }
 
-// ShowAccess asks what an agent could do.
+// ShowAccess asks what an agent could do, and what would become of calls that nobody asked for yet; at most MaxPlanned.
 type ShowAccess struct {
-	Agent id.Agent `json:"agent"`
+	Agent id.Agent      `json:"agent"`
+	Calls []PlannedCall `json:"calls,omitempty"`
 }
 
-// Access is what an agent could do, tool by tool.
+// MaxPlanned is how many planned calls one question has.
+const MaxPlanned = 100
+
+// PlannedCall is a call that nobody asked for yet.
+type PlannedCall struct {
+	Tool    string          `json:"tool"`
+	Args    json.RawMessage `json:"args"`
+	Tainted bool            `json:"tainted,omitempty"` // the run has read content that nobody vouches for by then
+}
+
+// Access is what an agent could do, tool by tool, and what would become of the calls that were planned.
 type Access struct {
 	Agent agent.Defined `json:"agent"` // without its instructions
 	Tools []Reach       `json:"tools"`
+	Calls []Foreseen    `json:"calls,omitempty"`
+}
+
+// Foreseen is a planned call with what would become of it now. Limits are not looked at: they depend on what was let
+// through.
+type Foreseen struct {
+	PlannedCall
+	Decision SimulatedDecision `json:"decision"`
 }
 
 // Reach is what an agent could do with one tool.

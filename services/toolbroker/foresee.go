@@ -11,6 +11,7 @@ import (
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
 )
 
@@ -21,7 +22,7 @@ const (
 	maxShownArg = 300
 )
 
-// showAccess says what an agent could do, tool by tool, before anything runs.
+// showAccess says what an agent could do, tool by tool, before anything runs, and what would become of planned calls.
 func (s *Service) showAccess(_ context.Context, who rpc.Caller, q ask.ShowAccess) (ask.Access, error) {
 	if err := s.view.Current(); err != nil {
 		return ask.Access{}, err
@@ -41,7 +42,23 @@ func (s *Service) showAccess(_ context.Context, who rpc.Caller, q ask.ShowAccess
 		}
 		out.Tools = append(out.Tools, row)
 	}
+	if len(q.Calls) > ask.MaxPlanned {
+		return ask.Access{}, problem.New(problem.Invalid, "%d calls are planned, over %d", len(q.Calls), ask.MaxPlanned)
+	}
+	for _, c := range q.Calls {
+		out.Calls = append(out.Calls, ask.Foreseen{PlannedCall: c, Decision: s.foresee(who.Tenant, q.Agent, c)})
+	}
 	return out, nil
+}
+
+// foresee decides a call that nobody asked for, in a run that has called nothing yet.
+func (s *Service) foresee(tenant id.Tenant, a id.Agent, c ask.PlannedCall) ask.SimulatedDecision {
+	args, err := permit.CanonicalArgs(c.Args)
+	if err != nil {
+		d := problem.DetailOf(err)
+		return simulated(policy.Decision{Verdict: policy.Refuse, Code: d.Code, Reason: d.Message})
+	}
+	return simulated(policy.Decide(s.state.Known(tenant, a, c.Tool), policy.Request{Args: args, Tainted: c.Tainted}, &s.conditions, s.now()))
 }
 
 // simulateGrant decides recorded calls of the grant's agent once as things are and once with the grant beside, or in

@@ -23,7 +23,7 @@ import (
 
 // providers keeps the provider of each connection, made as its definition says.
 type providers struct {
-	credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error)
+	credential func(context.Context, id.Tenant, connection.Defined) (vault.Secret, error)
 	packaged   func(id.Tenant, id.Connection) (connection.Packaged, bool)
 	programs   stdio.Programs
 	log        *slog.Logger
@@ -48,7 +48,7 @@ type opened struct {
 	upstream.Provider
 }
 
-func newProviders(credential func(context.Context, id.Tenant, id.Connection) (vault.Secret, error), packaged func(id.Tenant, id.Connection) (connection.Packaged, bool),
+func newProviders(credential func(context.Context, id.Tenant, connection.Defined) (vault.Secret, error), packaged func(id.Tenant, id.Connection) (connection.Packaged, bool),
 	guard func(connectionKey, upstream.Provider) upstream.Provider, changed func(connectionKey), programs stdio.Programs, log *slog.Logger) *providers {
 	return &providers{
 		credential: credential, packaged: packaged, guard: guard, changed: changed, programs: programs, log: log,
@@ -90,7 +90,7 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connectio
 	if err != nil {
 		return nil, err
 	}
-	token := func(ctx context.Context) (vault.Secret, error) { return p.credential(ctx, tenant, def.Connection) }
+	token := func(ctx context.Context) (vault.Secret, error) { return p.credential(ctx, tenant, def) }
 	switch def.Type {
 	case connection.GitHub:
 		files, err := filesOf(def)
@@ -132,7 +132,7 @@ func (p *providers) program(tenant id.Tenant, def connection.Defined) (upstream.
 		var credential vault.Secret
 		var err error
 		if def.Credential != "" && program.CredentialEnv != "" {
-			if credential, err = p.credential(ctx, tenant, def.Connection); err != nil {
+			if credential, err = p.credential(ctx, tenant, def); err != nil {
 				return nil, err
 			}
 		}

@@ -71,6 +71,10 @@ func (s *Service) defineConnection(ctx context.Context, who rpc.Caller, q ask.De
 	if def.Credential = ""; ok { // the credential of one that was removed is deleted
 		def.Credential = old.Credential
 	}
+	if def.Credential != "" && q.Credential == "" && !def.Removed && !sameOrigin(old.URL, def.URL) {
+		// Who may change a connection may not read its credential, nor have it sent elsewhere.
+		return ask.Sequence{}, problem.New(problem.Invalid, "the credential of connection %s is for %s; give the one for the new address with it", name, old.URL)
+	}
 	if def.OAuth.Flow == connection.ClientCredentials && def.Credential == "" && q.Credential == "" && !def.Removed {
 		return ask.Sequence{}, problem.New(problem.Invalid, "oauth.flow %s needs a credential: the client's secret", def.OAuth.Flow)
 	}
@@ -78,7 +82,7 @@ func (s *Service) defineConnection(ctx context.Context, who rpc.Caller, q ask.De
 		if def.Credential, err = s.vault.Put(ctx, who.Tenant, string(def.Connection), vault.NewSecret(q.Credential)); err != nil {
 			return ask.Sequence{}, err
 		}
-		// A crash here leaves the new credential under the old definition, which uses it: the same connection.
+		// A crash here leaves the new credential under the old definition, which does not use it; see credential.
 	}
 	seq, err := s.deps.Log.Append(ctx, eventlog.Draft{Event: def, Tenant: who.Tenant, Key: string(def.Connection), Actor: who.Actor})
 	return ask.Sequence{Seq: seq}, err

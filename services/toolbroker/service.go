@@ -197,10 +197,6 @@ func (s *Service) guard(key connectionKey, p upstream.Provider) upstream.Provide
 	}, s.metrics.breakers.WithLabelValues(string(key.tenant), string(key.connection)), s.log.With("tenant", key.tenant))
 }
 
-func (s *Service) credential(ctx context.Context, tenant id.Tenant, c id.Connection) (vault.Secret, error) {
-	return s.vault.Get(ctx, tenant, string(c))
-}
-
 func (s *Service) ended(ctx context.Context, c counter.Call) (bool, error) {
 	state, err := calls.Read(ctx, s.deps.Log, c.Tenant, c.Run, c.Call, c.Seq)
 	return err == nil && state.Outcome != nil, err

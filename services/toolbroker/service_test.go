@@ -532,6 +532,67 @@ func TestDefineConnection(t *testing.T) {
 	}
 }
 
+// A credential goes to the address that it was given for, whoever changes the connection, and whatever crashes meanwhile.
+func TestCredentialStaysWithItsAddress(t *testing.T) {
+	h := start(t)
+	u, err := url.Parse(h.github.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var elsewhere atomic.Int64
+	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer other" {
+			elsewhere.Add(1)
+		}
+		fmt.Fprint(w, `{"number":7}`)
+	}))
+	t.Cleanup(evil.Close)
+	v, err := url.Parse(evil.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	def := connection.Defined{Connection: "con_github", Type: connection.GitHub, URL: evil.URL, Private: []string{u.Host, v.Host}}
+	if err := h.ask("connection_define", servicekit.Owner(), ask.DefineConnection{Connection: def}); problem.CodeOf(err) != problem.Invalid {
+		t.Errorf("the credential is taken elsewhere: %v", err)
+	}
+	def.URL = h.github.URL + "/api/v3" // of the same server
+	if err := h.ask("connection_define", servicekit.Owner(), ask.DefineConnection{Connection: def}); err != nil {
+		t.Error(err)
+	}
+	// A crash between sealing a credential for a new address and saying so: the old definition does not send it.
+	sealed, err := vault.Open(t.Context(), h.Conn(t, string(schemas.Toolbroker)), h.Master)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sealed.Put(t.Context(), servicekit.Tenant, "con_github", vault.NewSecret("other")); err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int64
+	h.says(func(http.ResponseWriter, *http.Request) { asked.Add(1) })
+	h.request("call_1", "github.issue_read", readArgs, nil)
+	if await[call.Failed](h, "call_1"); asked.Load() != 0 {
+		t.Errorf("GitHub was asked %d times", asked.Load())
+	}
+	def.URL = evil.URL
+	if err := h.ask("connection_define", servicekit.Owner(), ask.DefineConnection{Connection: def, Credential: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	buskit.Eventually(t, "the connection works at its new address", func() bool {
+		c := id.New[id.Call]()
+		h.request(c, "github.issue_read", readArgs, nil)
+		var ok bool
+		buskit.Eventually(t, "an outcome", func() bool {
+			kinds := h.kinds(c)
+			ok = slices.Contains(kinds, "call.finished")
+			return ok || slices.Contains(kinds, "call.failed")
+		})
+		return ok
+	})
+	if elsewhere.Load() != 0 {
+		t.Error("the old credential went to the new address")
+	}
+}
+
 // A provider that takes its time to say goodbye does so at nobody else's cost.
 func TestSlowGoodbye(t *testing.T) {
 	h := start(t)

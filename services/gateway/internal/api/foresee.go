@@ -2,10 +2,12 @@ package api
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
@@ -41,10 +43,40 @@ func (a *API) simulateGrant(r *http.Request, who auth.Identity, body []byte) (as
 	return a.Peers.SimulateGrant(r.Context(), who, ask.SimulateGrant{Grant: in.Created, Since: in.Since})
 }
 
-func (a *API) agentAccess(r *http.Request, who auth.Identity, _ []byte) (ask.Access, error) {
+// accessPlan is what an agent could do, with the machine that it would have.
+type accessPlan struct {
+	ask.Access
+	Environment *environment.Registered `json:"environment,omitempty"`
+}
+
+// accessInput is a plan to look ahead with.
+type accessInput struct {
+	Environment string            `json:"environment,omitempty"`
+	Calls       []ask.PlannedCall `json:"calls,omitempty"`
+}
+
+func (a *API) agentAccess(r *http.Request, who auth.Identity, body []byte) (accessPlan, error) {
 	name, err := named[id.Agent](r)
 	if err != nil {
-		return ask.Access{}, err
+		return accessPlan{}, err
 	}
-	return a.Peers.ShowAccess(r.Context(), who, ask.ShowAccess{Agent: name})
+	in, err := readOptional[accessInput](r, body)
+	if err != nil {
+		return accessPlan{}, err
+	}
+	var plan accessPlan
+	if in.Environment != "" {
+		env, err := refer[id.Environment](in.Environment)
+		if err != nil {
+			return accessPlan{}, err
+		}
+		all := a.State.Environments(who.Tenant)
+		i := slices.IndexFunc(all, func(e environment.Registered) bool { return e.Environment == env })
+		if i < 0 {
+			return accessPlan{}, problem.New(problem.NotFound, "there is no environment %s", id.Name(env))
+		}
+		plan.Environment = &all[i]
+	}
+	plan.Access, err = a.Peers.ShowAccess(r.Context(), who, ask.ShowAccess{Agent: name, Calls: in.Calls})
+	return plan, err
 }

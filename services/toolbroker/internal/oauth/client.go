@@ -141,6 +141,9 @@ func (c *Client) secret(ctx context.Context, conn Connection) (vault.Secret, err
 	if problem.CodeOf(err) == problem.NotFound {
 		return s, problem.New(problem.Invalid, "connection %s has no credential: it needs the secret of its client", conn.name())
 	}
+	if err == nil && vault.Fingerprint(s) != conn.Credential { // it may be for another address
+		return vault.Secret{}, problem.New(problem.Unavailable, "the credential of connection %s is being changed; if that goes on, define the connection again", conn.name())
+	}
 	return s, err
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/id"
 )
 
@@ -26,9 +27,19 @@ func (c *Client) PutAgent(ctx context.Context, a agent.Defined, modelKey string)
 	return err
 }
 
-// Access says what an agent could do, tool by tool.
-func (c *Client) Access(ctx context.Context, name string) (ask.Access, error) {
-	return get[ask.Access](ctx, c, "/v1/agents/"+segment(name)+"/access", nil)
+// Access is what an agent could do, with the machine that it would have.
+type Access struct {
+	ask.Access
+	Environment *environment.Registered `json:"environment,omitempty"`
+}
+
+// Access says what an agent could do, tool by tool, on an environment if one is named, and what would become of calls
+// that nobody asked for yet.
+func (c *Client) Access(ctx context.Context, name, env string, calls []ask.PlannedCall) (Access, error) {
+	return send[Access](ctx, c, http.MethodPost, "/v1/agents/"+segment(name)+"/access", nil, struct {
+		Environment string            `json:"environment,omitempty"`
+		Calls       []ask.PlannedCall `json:"calls,omitempty"`
+	}{env, calls})
 }
 
 // RemoveAgent removes an agent.

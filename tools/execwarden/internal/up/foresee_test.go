@@ -1,11 +1,14 @@
 package up
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 )
@@ -45,7 +48,7 @@ func TestForesee(t *testing.T) {
 
 	words := func() map[string]string {
 		t.Helper()
-		plan, err := w.Access(t.Context(), "triage")
+		plan, err := w.Access(t.Context(), "triage", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,8 +71,35 @@ func TestForesee(t *testing.T) {
 	if got := words()["runtime.run_javascript"]; got != "depends" {
 		t.Errorf("with a denial of some scripts, scripts are %s", got)
 	}
-	if _, err := w.Access(t.Context(), "nobody"); problem.CodeOf(err) != problem.NotFound {
+	if _, err := w.Access(t.Context(), "nobody", "", nil); problem.CodeOf(err) != problem.NotFound {
 		t.Errorf("access of nobody: %v", err)
+	}
+
+	// What would become of a task's calls, one by one, with the machine that it would have.
+	if err := w.PutEnvironment(t.Context(), environment.Registered{Environment: "env_builder", Driver: environment.Docker}); err != nil {
+		t.Fatal(err)
+	}
+	var calls []ask.PlannedCall
+	wants := []string{"allowed", "held", "refused", "refused"}
+	for _, c := range []string{"tickets.find_owner {}", `github.add_issue_comment {"owner":"Codertocat","repo":"Hello-World","issue_number":7,"body":"b"}`,
+		`github.add_issue_comment {"owner":"evil","repo":"shop","issue_number":7,"body":"b"}`, "tickets.nosuch {}"} {
+		tool, args, _ := strings.Cut(c, " ")
+		calls = append(calls, ask.PlannedCall{Tool: tool, Args: json.RawMessage(args)})
+	}
+	plan, err := w.Access(t.Context(), "triage", "builder", calls)
+	if err != nil || plan.Environment == nil || plan.Environment.Driver != environment.Docker || len(plan.Calls) != len(wants) {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	for i, want := range wants {
+		if got := plan.Calls[i].Decision; got.Word != want || got.Reason == "" {
+			t.Errorf("%s %s: %+v, want %s", calls[i].Tool, calls[i].Args, got, want)
+		}
+	}
+	if _, err := w.Access(t.Context(), "triage", "nosuch", nil); problem.CodeOf(err) != problem.NotFound {
+		t.Errorf("an environment that is none: %v", err)
+	}
+	if _, err := w.Access(t.Context(), "triage", "", make([]ask.PlannedCall, ask.MaxPlanned+1)); problem.CodeOf(err) != problem.Invalid {
+		t.Errorf("too many calls: %v", err)
 	}
 }
 
