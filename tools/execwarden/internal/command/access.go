@@ -67,7 +67,10 @@ Limits are not looked at: they depend on what was let through by then.`, map[int
 
 func writeAccess(w io.Writer, plan client.Access) {
 	a := plan.Agent
-	fmt.Fprintf(w, "agent:    %s, %s\nmodel:    %s %s\n", id.Name(a.Agent), a.Hosting, a.Model.Protocol, render.Visible(a.Model.Name))
+	fmt.Fprintf(w, "agent:    %s, %s\n", id.Name(a.Agent), a.Hosting)
+	if a.Hosting == agents.Hosted {
+		fmt.Fprintf(w, "model:    %s %s\n", a.Model.Protocol, render.Visible(a.Model.Name))
+	}
 	switch {
 	case !a.Runtime.Enabled:
 		fmt.Fprintln(w, "runtime:  off")

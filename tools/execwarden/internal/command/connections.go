@@ -23,8 +23,10 @@ nothing until somebody runs execwarden connections login.`, nil),
 		Example: "  execwarden connections\n  execwarden connections -o json | jq -r '.connections[] | .tools[].name'",
 		RunE:    listing(a, "connections", (*client.Client).Connections, connectionGrid),
 	}
-	cmd.AddCommand(a.connectionsImportCommand(), a.connectionsDiffCommand(), a.connectionsLoginCommand(), a.removing("a connection", `Removes a connection, with its credential and its tokens, which are revoked where that can be. It returns when that is in force: from then on nothing reaches the provider over it, and calls in
-flight were told to stop.`, "  execwarden connections remove github", (*client.Client).RemoveConnection))
+	cmd.AddCommand(a.connectionsImportCommand(), a.connectionsDiffCommand(), a.connectionsLoginCommand(),
+		a.removing("a connection", `Removes a connection, with its credential and its tokens, which are revoked where that can be. It returns when that is in
+force: from then on nothing reaches the provider over it, and calls in flight were told to stop. It does not ask.`,
+			"  execwarden connections remove github", (*client.Client).RemoveConnection))
 	return cmd
 }
 

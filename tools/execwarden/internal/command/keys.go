@@ -29,8 +29,8 @@ func (a *app) keysCommand() *cobra.Command {
 		Short:   "Show and rotate the keys that credentials are sealed under",
 		GroupID: groupConfig,
 		Args:    cobra.NoArgs,
-		Long: exits(`Lists under which master key each instance seals that keeps secrets. Credentials are sealed under their tenant's key, and tenants' keys under the master key. Rotating the master key, while
-everything runs:
+		Long: exits(`Lists under which master key each instance seals that keeps secrets. Credentials are sealed under their tenant's key, and
+tenants' keys under the master key. Rotating the master key, while everything runs:
 
   execwarden keys rotate     a new master key in the file; earlier ones stay in it and open what they sealed
   execwarden keys rewrap     every tenant's key is sealed under the new one
@@ -48,7 +48,7 @@ func (a *app) masterKeyFile(flag string) string {
 }
 
 func fileFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "file", "", "the master key's file (default: EXECWARDEN_MASTER_KEY_FILE, else master.key in the data directory of `execwarden up`)")
+	cmd.Flags().StringVar(file, "file", "", "the master key's file (default: EXECWARDEN_MASTER_KEY_FILE, else master.key in the data directory of execwarden up)")
 }
 
 // fileKey is a master key in a file.
@@ -229,8 +229,8 @@ func (a *app) keysPruneCommand() *cobra.Command {
 		Short: "Drop the earlier master keys from the file, once nothing needs them",
 		Args:  cobra.NoArgs,
 		Long: exits(`Asks each service whether anything is still sealed under an earlier key, and every instance of it under which key it seals;
-and drops the earlier keys from the file when nothing needs them. What a backup holds from before the rewrap opens only with the dropped keys: keep them with the backup, or make
-a new one.`, map[int]string{1: "something remains sealed under an earlier key, or the services do not seal under the file's key; or the API cannot be reached"}),
+and drops the earlier keys from the file when nothing needs them. What a backup holds from before the rewrap opens only with
+the dropped keys: keep them with the backup, or make a new one.`, map[int]string{1: "something remains sealed under an earlier key, or the services do not seal under the file's key; or the API cannot be reached"}),
 		Example: "  execwarden keys prune\n  execwarden keys prune --file /etc/execwarden/master.key --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path := a.masterKeyFile(file)
