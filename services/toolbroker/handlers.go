@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"sync"
 	"time"
 
@@ -252,7 +253,12 @@ func (s *Service) sign(a question, d policy.Decision, route call.Route, control 
 	})
 }
 
-// onConnection looks at what a connection offers, when it is defined or changed.
+// listTries is how often a connection that does not answer is asked at once, over about a minute. After that it is asked
+// with all others, every so often: a server that is gone for days holds no message.
+const listTries = 10
+
+// onConnection looks at what a connection offers, when it is defined or changed. What counts is how it is defined by
+// now: this may be heard again long after.
 func (s *Service) onConnection(ctx context.Context, h bus.Heard) error {
 	def, ok := h.Event.(connection.Defined)
 	if !ok {
@@ -261,7 +267,19 @@ func (s *Service) onConnection(ctx context.Context, h bus.Heard) error {
 	if def.Removed {
 		return s.disconnect(ctx, h, def)
 	}
-	return s.list(ctx, h.At.Tenant, def, h.Envelope.ID)
+	if err := s.view.Wait(ctx, h.Seq); err != nil {
+		return err
+	}
+	now, ok := s.state.Connection(h.At.Tenant, id.Name(def.Connection))
+	if !ok || !reflect.DeepEqual(now, def) {
+		return nil // the event that says so is heard too
+	}
+	err := s.list(ctx, h.At.Tenant, def, h.Envelope.ID)
+	if err != nil && ctx.Err() == nil && h.Deliveries >= listTries {
+		s.log.WarnContext(ctx, "a connection does not list its tools; it is asked again with the others", "tenant", h.At.Tenant, "connection", def.Connection, "err", err)
+		return nil
+	}
+	return err
 }
 
 // onUndecodable answers whoever waits for a request that cannot be decoded, as far as it says who that is.
