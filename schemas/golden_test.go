@@ -122,8 +122,8 @@ var samples = []struct {
 
 	{"tgt_oncall", "", notice.Queued{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Run: runA, Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
 	{"tgt_oncall", "", notice.Retried{Notice: noticeA, Target: "tgt_oncall", Attempt: 1, Reason: "it answered 503", NextAt: at.Add(5 * time.Second), Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
-	{"tgt_oncall", "", notice.Sent{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Attempts: 2}},
-	{"tgt_oncall", "", notice.Failed{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Attempts: 10, Reason: "it answered 503"}},
+	{"tgt_oncall", "", notice.Sent{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Attempts: 2, Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
+	{"tgt_oncall", "", notice.Failed{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Attempts: 10, Reason: "it answered 503", Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
 
 	{string(runA), "", script.Started{Call: callA, Run: runA, Attempt: 1, Seed: 18446744073709551615, NowMS: 1796040000123}},
 	{string(runA), "", script.Fetched{Call: callA, Run: runA, Seq: 1, Method: "GET", Status: 200, Bytes: 5242880, Code: "too_large", Body: script.Hops{Hops: []script.Hop{{URL: "https://status.example.com/status.json", Address: "203.0.113.9:443", Status: 200}}}}},

@@ -44,6 +44,7 @@ type Sent struct {
 	About    target.About `json:"about"`
 	Approval id.Approval  `json:"approval"`
 	Attempts int          `json:"attempts"`
+	Owner    string       `json:"owner,omitempty"`
 }
 
 // Kind implements schemas.Event.
@@ -57,6 +58,7 @@ type Failed struct {
 	Approval id.Approval  `json:"approval"`
 	Attempts int          `json:"attempts"`
 	Reason   string       `json:"reason"`
+	Owner    string       `json:"owner,omitempty"` // of the last attempt; empty: there was none
 }
 
 // Kind implements schemas.Event.

@@ -163,9 +163,9 @@ func (s *Service) attempt(ctx context.Context, n backlog.Notice) error {
 	switch {
 	case refusal == nil:
 		// A crash before this is recorded has the notice sent again, under the same id.
-		ev = notice.Sent{Notice: n.Notice, Target: n.Target, About: n.About, Approval: n.Approval, Attempts: attempts}
+		ev = notice.Sent{Notice: n.Notice, Target: n.Target, About: n.About, Approval: n.Approval, Attempts: attempts, Owner: s.deps.Conn.Life()}
 	case refusal.Final || attempts >= maxAttempts:
-		ev = notice.Failed{Notice: n.Notice, Target: n.Target, About: n.About, Approval: n.Approval, Attempts: attempts, Reason: refusal.Reason}
+		ev = notice.Failed{Notice: n.Notice, Target: n.Target, About: n.About, Approval: n.Approval, Attempts: attempts, Reason: refusal.Reason, Owner: s.deps.Conn.Life()}
 	default:
 		ev = notice.Retried{Notice: n.Notice, Target: n.Target, Attempt: attempts, Reason: refusal.Reason, Owner: s.deps.Conn.Life(),
 			NextAt: s.now().Add(max(pause(s.cfg.NoticeRetry, attempts), refusal.After)).UTC()}

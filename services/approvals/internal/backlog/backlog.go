@@ -12,8 +12,9 @@ import (
 	"github.com/execwarden/execwarden/schemas/notice"
 )
 
-// OrphanedAfter is how long a notice may be overdue before another process than its owner sends it: longer than an
-// attempt and its record take. Of two that take it over at once both send it, under its one id.
+// OrphanedAfter is how long a notice may be overdue, and its owner not ask its target for anything, before another
+// process sends it: longer than an attempt and its record take. Of two that take it over at once both send it, under its
+// one id.
 const OrphanedAfter = 12 * time.Second
 
 // maxClosed is how many closed notices are remembered, to know one that is queued again.
@@ -52,14 +53,20 @@ type key struct {
 type Backlog struct {
 	mu     sync.Mutex
 	open   map[key]*Notice
-	count  map[Target]int
+	lines  map[Target]*line
 	closed map[key]bool
 	order  []key // of closed, the oldest first
 }
 
+// line is what waits for one target.
+type line struct {
+	waiting int
+	asked   map[string]time.Time // when each owner was last seen to ask the target
+}
+
 // New makes an empty backlog.
 func New() *Backlog {
-	return &Backlog{open: map[key]*Notice{}, count: map[Target]int{}, closed: map[key]bool{}}
+	return &Backlog{open: map[key]*Notice{}, lines: map[Target]*line{}, closed: map[key]bool{}}
 }
 
 // Apply takes the next event of a notice. One that comes again changes nothing.
@@ -71,24 +78,38 @@ func (b *Backlog) Apply(tenant id.Tenant, seq uint64, at time.Time, ev schemas.E
 		k := key{tenant, ev.Notice}
 		if b.open[k] == nil && !b.closed[k] {
 			b.open[k] = &Notice{Queued: ev, Tenant: tenant, Seq: seq, At: at, NextAt: at}
-			b.count[Target{tenant, ev.Target}]++
+			of := Target{tenant, ev.Target}
+			if b.lines[of] == nil {
+				b.lines[of] = &line{asked: map[string]time.Time{}}
+			}
+			b.lines[of].waiting++
 		}
 	case notice.Retried:
 		if n := b.open[key{tenant, ev.Notice}]; n != nil && ev.Attempt > n.Attempts {
 			n.Attempts, n.NextAt, n.Owner = ev.Attempt, ev.NextAt, ev.Owner
+			b.asked(Target{tenant, n.Target}, ev.Owner, at)
 		}
 	case notice.Sent:
+		b.asked(Target{tenant, ev.Target}, ev.Owner, at)
 		b.close(key{tenant, ev.Notice})
 	case notice.Failed:
+		b.asked(Target{tenant, ev.Target}, ev.Owner, at)
 		b.close(key{tenant, ev.Notice})
+	}
+}
+
+// asked notes that an owner is at work on a target's notices.
+func (b *Backlog) asked(of Target, owner string, at time.Time) {
+	if l := b.lines[of]; l != nil && owner != "" && at.After(l.asked[owner]) {
+		l.asked[owner] = at
 	}
 }
 
 func (b *Backlog) close(k key) {
 	if n := b.open[k]; n != nil {
 		of := Target{n.Tenant, n.Target}
-		if b.count[of]--; b.count[of] == 0 {
-			delete(b.count, of)
+		if b.lines[of].waiting--; b.lines[of].waiting == 0 {
+			delete(b.lines, of)
 		}
 		delete(b.open, k)
 	}
@@ -106,7 +127,10 @@ func (b *Backlog) close(k key) {
 func (b *Backlog) Waiting(of Target) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.count[of]
+	if l := b.lines[of]; l != nil {
+		return l.waiting
+	}
+	return 0
 }
 
 // Len counts all notices that are not sent yet.
@@ -134,12 +158,15 @@ func (b *Backlog) Due(me string, now time.Time) []Notice {
 	paused := map[Target]bool{}
 	for _, n := range b.open {
 		of := Target{n.Tenant, n.Target}
-		if n.Attempts > 0 && now.Before(n.NextAt) {
-			paused[of] = true
-		}
 		at := n.NextAt
 		if n.Owner != me {
+			if seen := b.lines[of].asked[n.Owner]; seen.After(at) {
+				at = seen
+			}
 			at = at.Add(OrphanedAfter)
+		}
+		if n.Attempts > 0 && now.Before(at) {
+			paused[of] = true // also while its owner may be trying it again
 		}
 		if !now.Before(at) && (first[of] == nil || n.before(first[of])) {
 			first[of] = n

@@ -58,11 +58,11 @@ func TestBacklog(t *testing.T) {
 					}
 					switch rapid.IntRange(0, 2).Draw(t, "how") {
 					case 0:
-						say(notice.Sent{Notice: n.Notice, Target: q.Target})
+						say(notice.Sent{Notice: n.Notice, Target: q.Target, Owner: "me"})
 						delete(open, n.Notice)
 						closed[n.Notice] = true
 					case 1:
-						say(notice.Failed{Notice: n.Notice, Target: q.Target})
+						say(notice.Failed{Notice: n.Notice, Target: q.Target, Owner: "me"})
 						delete(open, n.Notice)
 						closed[n.Notice] = true
 					case 2:
@@ -114,5 +114,26 @@ func TestOrphans(t *testing.T) {
 	b.Apply("tnt_a", 2, now, notice.Retried{Notice: "ntc_1", Target: "tgt_a", Attempt: 1, NextAt: now.Add(time.Minute), Owner: "me"})
 	if due := b.Due("me", now.Add(time.Minute)); len(due) != 1 || due[0].Attempts != 1 {
 		t.Errorf("%+v", due)
+	}
+}
+
+// A notice that waits behind others of its target is not overdue: while its owner works at them, nobody else sends it.
+func TestBehindOthersIsNoOrphan(t *testing.T) {
+	b := backlog.New()
+	for i := range 3 {
+		b.Apply("tnt_a", uint64(i+1), now, notice.Queued{Notice: id.Notice(fmt.Sprint("ntc_", i)), Target: "tgt_slow", Owner: "other"})
+		b.Apply("tnt_a", uint64(i+11), now, notice.Queued{Notice: id.Notice(fmt.Sprint("ntc_d", i)), Target: "tgt_dead", Owner: "other"})
+	}
+	at := now.Add(backlog.OrphanedAfter - time.Second)
+	b.Apply("tnt_a", 21, at, notice.Sent{Notice: "ntc_0", Target: "tgt_slow", Owner: "other"})
+	b.Apply("tnt_a", 22, at, notice.Retried{Notice: "ntc_d0", Target: "tgt_dead", Attempt: 1, NextAt: at.Add(5 * time.Second), Owner: "other"})
+	if due := b.Due("me", at.Add(backlog.OrphanedAfter-time.Second)); len(due) != 0 {
+		t.Errorf("the owner is at work, and due are %+v", due)
+	}
+	if due := b.Due("other", at.Add(5*time.Second)); len(due) != 2 || due[0].Notice != "ntc_1" || due[1].Notice != "ntc_d0" {
+		t.Errorf("%+v", due)
+	}
+	if due := b.Due("me", at.Add(5*time.Second+backlog.OrphanedAfter)); len(due) != 2 || due[0].Notice != "ntc_1" || due[1].Notice != "ntc_d0" {
+		t.Errorf("the owner is gone, and due are %+v", due)
 	}
 }
