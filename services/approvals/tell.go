@@ -153,6 +153,9 @@ const tellEvery = 500 * time.Millisecond
 
 // attempt sends one notice once and records how that went. An error is no record: it is due again.
 func (s *Service) attempt(ctx context.Context, n backlog.Notice) error {
+	if err := s.view.Current(); err != nil {
+		return err // the target may be there, and not be heard of yet
+	}
 	t, ok := s.targets.Get(n.Tenant, string(n.Target))
 	refusal, err := s.carry(ctx, n, t, ok)
 	if err != nil {
