@@ -133,12 +133,16 @@ func (s *Service) tell(ctx context.Context) {
 				continue
 			}
 			sending.Go(func() {
-				if err := s.attempt(ctx, n); err != nil && ctx.Err() == nil {
+				err := s.attempt(ctx, n)
+				if err != nil && ctx.Err() == nil {
 					s.log.WarnContext(ctx, "notice", "notice", n.Notice, "target", n.Target, "err", err)
 				}
 				mu.Lock()
 				delete(busy, of)
 				mu.Unlock()
+				if err != nil {
+					return // due still; the ticker comes back to it, and not at once
+				}
 				select {
 				case s.kick <- struct{}{}:
 				default:
