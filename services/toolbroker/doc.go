@@ -1,7 +1,7 @@
 // Package toolbroker decides every call and makes the calls to providers.
 //
 // Hears: call.requested, approval.decided, approval.expired, call.admitted for route upstream, run.cancelled,
-// connection.defined; and the control stream, as its view of agents, grants, connections and members who were removed.
+// connection.defined; and the control stream, as its view of agents, grants, connections and members.
 //
 // Says: call.admitted, call.held, call.refused; the outcomes of upstream calls, and live what they say while they run;
 // connection.defined, connection.listed, connection.login_changed; key.published.

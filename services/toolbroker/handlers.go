@@ -19,6 +19,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/counter"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
 )
@@ -89,7 +90,7 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 		}
 	}
 	if a.approved != "" {
-		a.quorum = max(state.Held.Quorum, 1)
+		a.quorum, a.approver = max(state.Held.Quorum, 1), state.Held.Approver
 		if a.voters, err = s.voters(ctx, a.tenant, a.approval, a.approved); err != nil {
 			return err
 		}
@@ -117,7 +118,7 @@ func (s *Service) takeEdit(ctx context.Context, a *question) error {
 		return nil
 	}
 	a.request.Body.Args, a.request.ArgsDigest = edit.Body.Args, permit.Digest(edit.Body.Args)
-	a.quorum = max(edit.Quorum, 1) // of the grant that the edited arguments fall under
+	a.quorum, a.approver = max(edit.Quorum, 1), edit.Approver // of the grant that the edited arguments fall under
 	return nil
 }
 
@@ -133,6 +134,7 @@ type question struct {
 	approved    string         // the digest that was approved
 	voters      []id.Member    // who approved it
 	quorum      int            // how many of them have to be members still
+	approver    member.Role    // the role that each of them needs; empty: any that may approve
 	forRun      bool           // and later calls of the run like it
 	refusal     *problem.Error // what a person, or the clock, decided already
 }
@@ -147,9 +149,10 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	d := policy.Decision{Verdict: policy.Refuse}
 	earlier := s.approvedEarlier(ctx, a.tenant, r.Run)
 	args, err := permit.CanonicalArgs(r.Body.Args)
+	enough, granting := s.standing(a)
 	switch {
-	case a.approved != "" && !s.standing(a):
-		d.Code, d.Reason = problem.Denied, "too few of those who approved it are members still"
+	case a.approved != "" && !enough:
+		d.Code, d.Reason = problem.Denied, "too few of those who approved it may approve it still"
 	case a.refusal != nil:
 		d.Code, d.Reason = a.refusal.Code, a.refusal.Message
 	case err != nil:
@@ -185,7 +188,7 @@ func (s *Service) decide(ctx context.Context, a question) error {
 		if a.edited != 0 {
 			admitted.Body = r.Body
 		}
-		if a.forRun {
+		if a.forRun && granting {
 			// Later calls find it here. A crash before this is stored leaves them held, as the call itself is.
 			admitted.ForRun = policy.Scope(*d.Grant, *known.Tool, args, len(r.Taint) > 0)
 		}

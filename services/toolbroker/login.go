@@ -87,7 +87,7 @@ func (s *Service) finishLogin(ctx context.Context, _ rpc.Caller, q ask.FinishLog
 	}
 	// Whoever began it may be a member no more.
 	look, err := s.oauth.Look(ctx, conn, q.State)
-	if err == nil && s.state.Removed(conn.Tenant, look.By) {
+	if err == nil && s.state.Role(conn.Tenant, look.By) == "" {
 		err = problem.New(problem.Denied, "%s, who began this login, was removed", look.By)
 	}
 	if err != nil {

@@ -35,14 +35,19 @@ func (s *Service) voters(ctx context.Context, tenant id.Tenant, a id.Approval, d
 	return out, nil
 }
 
-// standing says whether enough of those who approved a call are members still, at the moment of its dispatch: one may
-// have been removed since, while the broker was away.
-func (s *Service) standing(a question) bool {
-	left := map[id.Member]bool{}
+// standing says whether enough of those who approved a call may approve it still, at the moment of its dispatch, and
+// whether enough of them may grant as much as the rest of the run: one may have been removed or narrowed since, while the
+// broker was away.
+func (s *Service) standing(a question) (approve, grant bool) {
+	left, granting := map[id.Member]bool{}, map[id.Member]bool{}
 	for _, m := range a.voters {
-		if !s.state.Removed(a.tenant, m) {
+		role := s.state.Role(a.tenant, m)
+		if role.MayApprove() && (a.approver == "" || role.AtLeast(a.approver)) {
 			left[m] = true
+			if role.MayConfigure() {
+				granting[m] = true
+			}
 		}
 	}
-	return len(left) >= a.quorum
+	return len(left) >= a.quorum, len(granting) >= a.quorum
 }

@@ -52,3 +52,45 @@ func TestApprovedByThoseWhoWereRemoved(t *testing.T) {
 		t.Errorf("%d effects", n)
 	}
 }
+
+// Nor does the word of one count who may not approve any more, or not what the grant wants an admin for.
+func TestApprovedByThoseWhoWereNarrowed(t *testing.T) {
+	h := start(t)
+	h.heard(h.Say(schemas.Approvals, eventlog.Draft{Key: "grt_read", Event: grant.Created{Grant: "grt_read", Agent: "agt_a",
+		Selector: grant.Selector{Tool: "github.issue_read", Repos: []string{"acme/shop"}}, Approval: grant.Always, Approver: member.Admin}}))
+	h.grant("grt_comment", "github.add_issue_comment", grant.Always)
+	held := map[id.Call]call.Held{}
+	asked := map[id.Call]struct {
+		tool, args string
+		by         id.Member
+	}{
+		"call_narrow": {"github.issue_read", readArgs, "mem_approver"}, "call_admin": {"github.issue_read", readArgs, "mem_admin"},
+		"call_auditor": {"github.add_issue_comment", commentArgs, "mem_auditor"}, "call_approver": {"github.add_issue_comment", commentArgs, "mem_approver"},
+	}
+	for c, q := range asked {
+		h.request(c, q.tool, q.args, nil)
+		held[c], _ = await[call.Held](h, c)
+	}
+	h.stop()
+	for c, q := range asked {
+		was := held[c]
+		a := id.Derive[id.Approval](string(c), was.Digest)
+		h.Say(schemas.Approvals, eventlog.Draft{Key: string(a), Event: approval.Decided{Approval: a, Call: c, Run: was.Run, Digest: was.Digest, Approved: true, By: q.by, Requested: was.Requested, ForRun: true}})
+	}
+	for _, m := range []id.Member{"mem_approver", "mem_admin", "mem_auditor"} {
+		h.Say(schemas.Gateway, eventlog.Draft{Key: string(m), Event: member.Added{Member: m, Role: member.Owner}})
+		h.Say(schemas.Gateway, eventlog.Draft{Key: string(m), Event: member.Added{Member: m, Role: member.Role(id.Name(m))}})
+	}
+	h.run()
+	for _, c := range []id.Call{"call_narrow", "call_auditor"} {
+		if got, _ := await[call.Refused](h, c); got.Code != string(problem.Denied) {
+			t.Errorf("%s: %+v", c, got)
+		}
+	}
+	if got, _ := await[call.Admitted](h, "call_admin"); got.ForRun == "" {
+		t.Errorf("an admin approved it for the run: %+v", got)
+	}
+	if got, _ := await[call.Admitted](h, "call_approver"); got.ForRun != "" {
+		t.Errorf("who may not grant any more approved it for the run: %+v", got)
+	}
+}

@@ -36,6 +36,7 @@ type tenant struct {
 	tools       map[id.Connection]listed
 	logins      map[id.Connection]connection.LoginChanged
 	packages    map[id.Connection]connection.Packaged
+	members     map[id.Member]member.Role
 	removed     map[id.Member]bool
 	seqs        map[string]uint64 // per aggregate and kind: what is applied
 }
@@ -73,7 +74,7 @@ func (s *State) Apply(e eventlog.Stored) {
 		t = &tenant{
 			agents: map[id.Agent]agent.Defined{}, holders: map[id.Grant]id.Agent{}, grants: map[id.Agent]*grants{},
 			connections: map[id.Connection]connection.Defined{}, tools: map[id.Connection]listed{},
-			logins: map[id.Connection]connection.LoginChanged{}, packages: map[id.Connection]connection.Packaged{}, removed: map[id.Member]bool{}, seqs: map[string]uint64{},
+			logins: map[id.Connection]connection.LoginChanged{}, packages: map[id.Connection]connection.Packaged{}, members: map[id.Member]member.Role{}, removed: map[id.Member]bool{}, seqs: map[string]uint64{},
 		}
 		s.tenants[e.At.Tenant] = t
 	}
@@ -90,6 +91,8 @@ func (s *State) Apply(e eventlog.Stored) {
 	}
 	t.seqs[applied] = e.Seq
 	switch ev := ev.(type) {
+	case member.Added:
+		t.members[ev.Member] = ev.Role
 	case agent.Defined:
 		t.agents[ev.Agent] = ev
 	case grant.Created:
@@ -158,12 +161,19 @@ func (s *State) Connections() (out []Owned) {
 	return out
 }
 
-// Removed says whether somebody was a member and is none any more.
-func (s *State) Removed(tenant id.Tenant, m id.Member) bool {
+// Role is what a member may do now; nothing when they were removed. Of whom nothing was heard, nothing was taken away.
+func (s *State) Role(tenant id.Tenant, m id.Member) member.Role {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	t := s.tenants[tenant]
-	return t != nil && t.removed[m]
+	switch {
+	case t == nil:
+	case t.removed[m]:
+		return ""
+	case t.members[m] != "":
+		return t.members[m]
+	}
+	return member.Owner
 }
 
 // Tenants lists the tenants that anything was heard of.
