@@ -238,6 +238,12 @@ func (c considered) wants(g Grant) string {
 
 func taintHolds(g Grant, t Tool, tainted bool) bool { return t.Writes && tainted && !g.Tainted }
 
+// taintTells says whether a run's taint is, or may be, part of why a person has to approve. A rule that names it may ask
+// for it: there is no other way for a condition to know.
+func taintTells(g Grant, t Tool, tainted bool) bool {
+	return taintHolds(g, t, tainted) || tainted && g.Approval == grant.When && strings.Contains(g.ApproveWhen, "tainted")
+}
+
 // passed says whether members approved such calls for the rest of the run. What was approved of a tainted run's call
 // covers an untainted one; never the other way round: who approved before the run read anything was not told of it.
 func (c considered) passed(g Grant) bool {
@@ -245,7 +251,7 @@ func (c considered) passed(g Grant) bool {
 		return false
 	}
 	return c.Passed(Scope(g, *c.Tool, c.Args, true)) ||
-		!taintHolds(g, *c.Tool, c.Tainted) && c.Passed(Scope(g, *c.Tool, c.Args, false))
+		!taintTells(g, *c.Tool, c.Tainted) && c.Passed(Scope(g, *c.Tool, c.Args, false))
 }
 
 // Scope is what an approval for the rest of the run is about: calls of this tool as the provider describes it now, with
@@ -259,7 +265,7 @@ func Scope(g Grant, t Tool, args json.RawMessage, tainted bool) string {
 		repo = strings.ToLower(text(args, "owner") + "/" + text(args, "repo"))
 	}
 	return permit.Digest([]byte("for the run"), []byte(t.Full), t.Schema, []byte(t.ChangedAt.UTC().Format(time.RFC3339Nano)), []byte(g.Created.Grant), sequence(g),
-		all["method"], []byte(repo), []byte(strconv.FormatBool(taintHolds(g, t, tainted))))
+		all["method"], []byte(repo), []byte(strconv.FormatBool(taintTells(g, t, tainted))))
 }
 
 // Visible says whether the agent may call the tool with some arguments.

@@ -157,11 +157,14 @@ func TestForTheRun(t *testing.T) {
 		"tainted before and after":       {tainted: true, later: true, want: policy.Admit},
 		"tainted before":                 {tainted: true, want: policy.Admit},
 		"a grant that does not mind":     {grants: with(func(g *policy.Grant) { g.Tainted = true }), later: true, want: policy.Admit},
+		"a rule that may mind": {grants: with(func(g *policy.Grant) {
+			g.Tainted, g.Approval, g.ApproveWhen = true, grant.When, `tainted || args.body == "hi"`
+		}), later: true, want: policy.Hold},
 	} {
 		t.Run(name, func(t *testing.T) {
 			of := given
 			if len(c.grants) > 0 && c.grants[0].Tainted {
-				of.Tainted = true
+				of.Tainted, of.Approval, of.ApproveWhen = true, c.grants[0].Approval, c.grants[0].ApproveWhen
 			}
 			scope := policy.Scope(of, *comment(), args, c.tainted)
 			k := policy.Known{Agent: &agent.Defined{Agent: "agt_a"}, Tool: comment(), Grants: []policy.Grant{given}}
