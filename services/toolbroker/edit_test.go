@@ -192,3 +192,43 @@ func TestEditsThatDoNotHold(t *testing.T) {
 		t.Errorf("%d effects", h.effects.Load())
 	}
 }
+
+// An edit after which the grant asks nobody is approved for the one call: for the rest of the run it would let through
+// what the grant does ask about, which nobody was told of.
+func TestForTheRunOfWhatAsksNobody(t *testing.T) {
+	h := start(t)
+	h.heard(h.Say(schemas.Approvals, eventlog.Draft{Key: "grt_comment", Event: grant.Created{Grant: "grt_comment", Agent: "agt_a",
+		Selector: grant.Selector{Tool: "github.add_issue_comment", Repos: []string{"acme/shop"}}, Approval: grant.When, ApproveWhen: "args.issue_number == 7"}}))
+	h.request("call_1", "github.add_issue_comment", commentArgs, nil)
+	held, _ := await[call.Held](h, "call_1")
+	checked, err := h.check(held, editedArgs)
+	if err != nil || !strings.Contains(checked.Reason, "asks nobody") {
+		t.Fatalf("%+v, %v", checked, err)
+	}
+	a, at := h.edit(held, checked.Digest, string(checked.Args))
+	h.Say(schemas.Approvals, eventlog.Draft{Key: string(a), Event: approval.Decided{Approval: a, Call: held.Call, Run: held.Run, Digest: checked.Digest, Approved: true, ForRun: true, By: "mem_y", Requested: held.Requested, Edited: at}})
+	await[call.Finished](h, "call_1")
+	h.request("call_2", "github.add_issue_comment", commentArgs, nil)
+	await[call.Held](h, "call_2")
+}
+
+// That the grant asks nobody about the arguments makes no decision on another edit one on this.
+func TestDecisionOnAnotherEdit(t *testing.T) {
+	h := start(t)
+	h.grant("grt_comment", "github.add_issue_comment", grant.Always)
+	h.request("call_1", "github.add_issue_comment", commentArgs, nil)
+	held, _ := await[call.Held](h, "call_1")
+	h.grant("grt_free", "github.add_issue_comment", grant.Never)
+	checked, err := h.check(held, editedArgs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, at := h.edit(held, checked.Digest, string(checked.Args))
+	h.approveEdit(held, a, permit.Digest([]byte("what was looked at")), at)
+	if got, _ := await[call.Refused](h, "call_1"); got.Code != string(problem.Conflict) {
+		t.Errorf("%+v", got)
+	}
+	if h.effects.Load() != 0 {
+		t.Errorf("%d effects", h.effects.Load())
+	}
+}

@@ -105,16 +105,16 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 	return s.decide(ctx, a)
 }
 
-// takeEdit puts the arguments that a person edited in the place of those that were asked for. That they are what was
-// approved is not taken on trust: the decision that follows computes their digest.
+// takeEdit puts the arguments that a person edited in the place of those that were asked for, if the decision is about
+// them. Where the grant asks for an approval, their digest is not taken on trust: the decision that follows computes it.
 func (s *Service) takeEdit(ctx context.Context, a *question) error {
 	stored, err := s.deps.Log.ReadAt(ctx, schemas.Activity, a.edited)
 	if err != nil && problem.CodeOf(err) != problem.NotFound {
 		return err
 	}
 	edit, err := eventlog.Decode[approval.Edited](stored)
-	if err != nil || stored.At.Tenant != a.tenant || stored.At.Key != string(a.approval) || edit.Call != a.request.Call {
-		a.refusal = problem.New(problem.Conflict, "the decision names an edit that is not of this call; ask again")
+	if err != nil || stored.At.Tenant != a.tenant || stored.At.Key != string(a.approval) || edit.Call != a.request.Call || edit.Digest != a.approved {
+		a.refusal = problem.New(problem.Conflict, "the decision names an edit that is not of this call, or that it is not about; ask again")
 		return nil
 	}
 	a.request.Body.Args, a.request.ArgsDigest = edit.Body.Args, permit.Digest(edit.Body.Args)
@@ -188,7 +188,7 @@ func (s *Service) decide(ctx context.Context, a question) error {
 		if a.edited != 0 {
 			admitted.Body = r.Body
 		}
-		if a.forRun && granting {
+		if a.forRun && granting && d.Asked { // what nobody had to approve was approved for itself
 			// Later calls find it here. A crash before this is stored leaves them held, as the call itself is.
 			admitted.ForRun = policy.Scope(*d.Grant, *known.Tool, args, len(r.Taint) > 0)
 		}

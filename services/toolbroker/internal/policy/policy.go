@@ -77,6 +77,7 @@ type Decision struct {
 	Verdict Verdict
 	Grant   *Grant // the grant that it rests on; nil when none is about the call
 	Digest  string // of what a person would approve
+	Asked   bool   // admitted because members approved it, and not without
 	Code    problem.Code
 	Reason  string
 }
@@ -185,7 +186,7 @@ func (c considered) under(g Grant) Decision {
 		if reason := c.wants(g); reason != "" {
 			switch {
 			case c.Approved == d.Digest:
-				d.Reason = "approved"
+				d.Asked, d.Reason = true, "approved"
 			case c.passed(g):
 				d.Reason = "approved for this run"
 			default:
