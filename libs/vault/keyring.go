@@ -154,10 +154,11 @@ func (k *Keyring) now() (ring, error) {
 	}
 	k.seen = info // before reading: what is written meanwhile is seen as a change the next time
 	text, err := keyfile.Read(k.path)
-	var fresh ring
-	if err == nil {
-		fresh, err = parseRing(text)
+	if err != nil {
+		k.seen = nil // it may be readable the next time, with nothing about it changed
+		return k.keys, err
 	}
+	fresh, err := parseRing(text)
 	if k.fault = err; err == nil {
 		k.keys = fresh
 	}
