@@ -120,12 +120,12 @@ func TestSlackShape(t *testing.T) {
 		fmt.Fprint(w, "ok")
 	})
 	n := waiting()
-	n.Tool, n.Reason = "x.<!channel>", "<https://evil.example|look> @here `*b*`\n\u202efake line: yes"
+	n.Tool, n.Reason = "x.<!channel>", "<https://evil.example|look> @here `*b*`\n\u202efake line: yes\uFE01"
 	n.Args = []byte("{\"a\":\"``` <!everyone> @all\"}")
 	if err := New(nil).Carry(t.Context(), target.Slack, to, n); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"<!", "<https://evil", "@here", "@all", "\u202e", "\nfake line", "``` "} {
+	for _, bad := range []string{"<!", "<https://evil", "@here", "@all", "\u202e", "\uFE01", "\nfake line", "``` "} {
 		if strings.Contains(text, bad) {
 			t.Errorf("%q in %s", bad, text)
 		}

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/execwarden/execwarden/libs/unseen"
 )
 
 // visible spells out what would hide or reorder text: control characters, and format characters such as those that
@@ -18,7 +19,7 @@ func visible(text string) string {
 		switch {
 		case r == '\n' || r == '\t':
 			b.WriteRune(r)
-		case hides(r):
+		case unseen.Rune(r):
 			fmt.Fprintf(&b, "\\u{%X}", r)
 		default:
 			b.WriteRune(r)
@@ -33,7 +34,7 @@ func editable(raw json.RawMessage) string {
 	var b strings.Builder
 	for _, r := range pretty(raw) {
 		switch {
-		case r == '\n' || r == '\t' || !hides(r):
+		case r == '\n' || r == '\t' || !unseen.Rune(r):
 			b.WriteRune(r)
 		case r > 0xFFFF:
 			high, low := utf16.EncodeRune(r)
@@ -43,10 +44,6 @@ func editable(raw json.RawMessage) string {
 		}
 	}
 	return b.String()
-}
-
-func hides(r rune) bool {
-	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp)
 }
 
 // short cuts text for a line.

@@ -7,12 +7,13 @@ import (
 
 func TestVisible(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain\ttext\n":  "plain\ttext\n",
-		"a\u202Eb":       `a\u{202E}b`,
-		"a\u200Bb\u2066": `a\u{200B}b\u{2066}`,
-		"\x1b[31m\r":     `\u{1B}[31m\u{D}`,
-		"bad\xff":        "bad\uFFFD",
-		"日本 é":           "日本 é",
+		"plain\ttext\n":            "plain\ttext\n",
+		"a\u202Eb":                 `a\u{202E}b`,
+		"a\uFE01\U000E0101\u3164b": `a\u{FE01}\u{E0101}\u{3164}b`,
+		"a\u200Bb\u2066":           `a\u{200B}b\u{2066}`,
+		"\x1b[31m\r":               `\u{1B}[31m\u{D}`,
+		"bad\xff":                  "bad\uFFFD",
+		"日本 é":                     "日本 é",
 	} {
 		if got := visible(in); got != want {
 			t.Errorf("%q: %q, not %q", in, got, want)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/execwarden/execwarden/libs/unseen"
 )
 
 func indent(raw []byte) ([]byte, error) {
@@ -39,7 +41,7 @@ func PrettyJSON(raw []byte) string {
 // same; what stands between is white space that we wrote ourselves. JSON allows DEL, the second set of control
 // characters and all of Unicode's format characters as they are, and terminals act on them.
 func escapeHidden(raw []byte) []byte {
-	hide := func(r rune) bool { return r != '\n' && hidden(r) }
+	hide := func(r rune) bool { return r != '\n' && unseen.Rune(r) }
 	if bytes.IndexFunc(raw, hide) < 0 && utf8.Valid(raw) {
 		return raw
 	}

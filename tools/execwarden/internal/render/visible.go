@@ -3,24 +3,19 @@ package render
 import (
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
-)
 
-// hidden says whether a character steers a terminal, or hides or reorders text: control characters of both sets,
-// format characters such as those that turn the direction of writing, line separators, and what no font has.
-func hidden(r rune) bool {
-	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp)
-}
+	"github.com/execwarden/execwarden/libs/unseen"
+)
 
 // Visible spells out hidden characters, but for line feeds and tabs. Somebody approves what they see, so they have to
 // see what is there.
 func Visible(text string) string {
-	return spell(text, func(r rune) bool { return hidden(r) && r != '\n' && r != '\t' })
+	return spell(text, func(r rune) bool { return unseen.Rune(r) && r != '\n' && r != '\t' })
 }
 
 // Inline is Visible in one line.
-func Inline(text string) string { return spell(strings.Join(strings.Fields(text), " "), hidden) }
+func Inline(text string) string { return spell(strings.Join(strings.Fields(text), " "), unseen.Rune) }
 
 // Short is Inline, cut to at most so many characters.
 func Short(text string, most int) string {

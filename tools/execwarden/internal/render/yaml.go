@@ -8,6 +8,8 @@ import (
 	"io"
 	"regexp"
 	"strings"
+
+	"github.com/execwarden/execwarden/libs/unseen"
 )
 
 // toYAML writes a JSON text as block-style YAML, keys in their order. It is written here because what is wanted is
@@ -108,7 +110,7 @@ func scalar(text string) string {
 			b.WriteString(`\n`)
 		case r == '\t':
 			b.WriteString(`\t`)
-		case hidden(r):
+		case unseen.Rune(r):
 			fmt.Fprintf(&b, `\U%08x`, r)
 		default:
 			b.WriteRune(r)
