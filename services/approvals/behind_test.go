@@ -8,6 +8,8 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/testkit/servicekit"
 	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/target"
 	"github.com/execwarden/execwarden/services/approvals/internal/backlog"
@@ -38,5 +40,29 @@ func TestWhoIsBehindGivesUpNoNotice(t *testing.T) {
 	}
 	if given := k.Events(schemas.Activity, notice.Failed{}.Kind()); len(given) != 0 {
 		t.Errorf("given up: %s", given[0].Raw)
+	}
+}
+
+// Nor does it end an approval: after its start it hears that a grant was revoked before it hears that it was made again.
+func TestWhoIsBehindEndsNoApproval(t *testing.T) {
+	t.Parallel()
+	k := servicekit.Start(t)
+	s, err := New(Config{ApprovalLife: time.Hour, NoticeRetry: time.Second}, k.Deps(schemas.Approvals))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq := k.Say(schemas.Approvals, eventlog.Draft{Key: "grt_1", Event: grant.Revoked{Grant: "grt_1", Agent: "agt_a"}})
+	revoked, err := k.As(schemas.Approvals).ReadAt(t.Context(), schemas.Control, seq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Say(schemas.Approvals, eventlog.Draft{Key: "grt_1", Event: grant.Created{Grant: "grt_1", Agent: "agt_a"}})
+	k.Say(schemas.Approvals, eventlog.Draft{Key: "apr_1", Event: approval.Requested{Approval: "apr_1", Call: "call_1", Run: "run_1", Agent: "agt_a", Tool: "x.y", Grant: "grt_1", Digest: "d", ExpiresAt: time.Now().Add(time.Hour)}})
+	s.apply(revoked)
+	if err := s.sayDue(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if ended := k.Events(schemas.Activity, approval.Expired{}.Kind()); len(ended) != 0 {
+		t.Errorf("ended: %s", ended[0].Raw)
 	}
 }

@@ -92,8 +92,12 @@ func (g *grounds) moot(tenant id.Tenant, r approval.Requested) string {
 	return ""
 }
 
-// sayMoot says it of every approval that waits and is moot.
+// sayMoot says it of every approval that waits and is moot. An instance that is behind, as each is after its start, says
+// nothing: what it heard the end of may have been made again.
 func (s *Service) sayMoot(ctx context.Context) error {
+	if s.view.Current() != nil {
+		return nil
+	}
 	for _, w := range s.book.Waiting() {
 		if why := s.grounds.moot(w.Tenant, w.State.Waits()); why != "" {
 			if err := s.expire(ctx, w, why); err != nil {
