@@ -85,10 +85,10 @@ func (s *Service) finishLogin(ctx context.Context, _ rpc.Caller, q ask.FinishLog
 	if err != nil {
 		return ask.FinishedLogin{}, err
 	}
-	// Whoever began it may be a member no more.
+	// Whoever began it may be a member no more, or one who may configure nothing.
 	look, err := s.oauth.Look(ctx, conn, q.State)
-	if err == nil && s.state.Role(conn.Tenant, look.By) == "" {
-		err = problem.New(problem.Denied, "%s, who began this login, was removed", look.By)
+	if err == nil && !s.state.Role(conn.Tenant, look.By).MayConfigure() {
+		err = problem.New(problem.Denied, "%s, who began this login, may not change connections any more", look.By)
 	}
 	if err != nil {
 		return ask.FinishedLogin{}, err

@@ -116,6 +116,15 @@ func TestLoginToAConnection(t *testing.T) {
 	if err := h.ask("login_finish", servicekit.Owner(), ask.FinishLogin{State: back.Get("state"), Code: back.Get("code"), Issuer: back.Get("iss")}); problem.CodeOf(err) != problem.Denied {
 		t.Errorf("a login of a removed member: %v", err)
 	}
+	theirs, err = rpc.Ask[ask.LoginBegun](t.Context(), gateway, schemas.Toolbroker, "login_begin", servicekit.Caller("mem_narrowed", member.Admin), begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back = oauthkit.Browse(t, theirs.URL)
+	h.heard(h.Say(schemas.Gateway, eventlog.Draft{Key: "mem_narrowed", Event: member.Added{Member: "mem_narrowed", Role: member.Approver}}))
+	if err := h.ask("login_finish", servicekit.Owner(), ask.FinishLogin{State: back.Get("state"), Code: back.Get("code"), Issuer: back.Get("iss")}); problem.CodeOf(err) != problem.Denied {
+		t.Errorf("a login of a member who may not configure any more: %v", err)
+	}
 
 	def.Removed = true
 	if err := h.ask("connection_define", servicekit.Owner(), ask.DefineConnection{Connection: def}); err != nil {
