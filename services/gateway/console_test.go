@@ -155,6 +155,20 @@ func TestDecisionIsAboutWhatThePageShowed(t *testing.T) {
 	}
 }
 
+// What comes in while somebody reads comes below: it puts no other call's button under their hand.
+func TestNewApprovalsComeLast(t *testing.T) {
+	h := start(t)
+	newest := aWaiting(`{}`)
+	newest.Approval = "apr_2"
+	h.wait(newest) // approvals lists the newest first
+	h.wait(aWaiting(`{}`))
+	got := h.browse(t, "/approvals", h.session(t))
+	first, second := strings.Index(got.body, `<article id="apr_1"`), strings.Index(got.body, `<article id="apr_2"`)
+	if first < 0 || second < first {
+		t.Errorf("apr_1 at %d, apr_2 at %d", first, second)
+	}
+}
+
 // An older page is linked, and does not change by itself.
 func TestOlderApprovals(t *testing.T) {
 	h := start(t)

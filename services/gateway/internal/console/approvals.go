@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/execwarden/execwarden/libs/argdiff"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -66,6 +67,8 @@ func (c *Console) listApprovals(r *http.Request, who auth.Identity, before strin
 		}
 		out.Waiting = append(out.Waiting, showing(a, who))
 	}
+	// The page changes while it is looked at: what is new comes below, where it moves no button under somebody's hand.
+	slices.Reverse(out.Waiting)
 	return out, nil
 }
 
