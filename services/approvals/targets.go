@@ -2,6 +2,7 @@ package approvals
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"net/mail"
 	"net/netip"
@@ -74,6 +75,9 @@ func (s *Service) defineTarget(ctx context.Context, who rpc.Caller, q ask.Define
 	var err error
 	if def.Host, err = s.checkAddress(def, kept.Address); err != nil {
 		return ask.DefinedTarget{}, err
+	}
+	if def.Type == target.Mail && kept.Salt == "" {
+		kept.Salt = rand.Text()
 	}
 	made := ""
 	switch {

@@ -253,6 +253,7 @@ func (s *Service) notice(n backlog.Notice, t target.Defined, a ask.Approval) cou
 type sealed struct {
 	Address string `json:"address"`
 	Secret  string `json:"secret,omitempty"`
+	Salt    string `json:"salt,omitempty"` // of a mail address, which can be guessed: its fingerprint confirms no guess
 }
 
 // address opens a target's address, for one attempt. Problems: not_found.

@@ -366,3 +366,50 @@ func TestTargetsReachNoInside(t *testing.T) {
 		t.Errorf("what is inside was asked %d times", n)
 	}
 }
+
+// The fingerprint of a mail address is in an event for good, so it confirms no guess of the address; it stays the same
+// while the address does.
+func TestFingerprintConfirmsNoAddress(t *testing.T) {
+	t.Parallel()
+	h := &house{Kit: servicekit.Start(t), t: t}
+	cfg := config(time.Hour)
+	cfg.SMTP = approvals.SMTP{SMTPHost: "127.0.0.1", SMTPPort: 25, SMTPSecurity: "none", SMTPFrom: "warden@example.com"}
+	s, err := approvals.New(cfg, h.Deps(schemas.Approvals))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.stop = h.Run(s)
+	conn := h.Conn(t, string(schemas.Gateway))
+	h.ask = func(method string, who rpc.Caller, q any) (json.RawMessage, error) {
+		return rpc.Ask[json.RawMessage](t.Context(), conn, schemas.Approvals, method, who, q)
+	}
+	fingerprint := func(n int, name id.Target, address string) string {
+		t.Helper()
+		d, err := h.define(servicekit.Owner(), ask.DefineTarget{Target: target.Defined{Target: name, Type: target.Mail}, Address: address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		buskit.Eventually(t, "the service has heard it", func() bool {
+			_, err := rpc.Ask[ask.Sequence](t.Context(), conn, schemas.Approvals, schemas.Barrier, servicekit.Owner(), ask.Sequence{Seq: d.Seq})
+			return err == nil
+		})
+		def, _ := servicekit.Await[target.Defined](h.Kit, n, nil)
+		return def.Fingerprint
+	}
+	const address = "lead@example.com"
+	first := fingerprint(1, "tgt_lead", address)
+	for _, guess := range []string{address, `{"address":"` + address + `"}`} {
+		if first == vault.Fingerprint(vault.NewSecret(guess)) {
+			t.Errorf("%s confirms %s", first, guess)
+		}
+	}
+	if again := fingerprint(2, "tgt_lead", address); again != first {
+		t.Errorf("the same address had fingerprint %s and has %s", first, again)
+	}
+	if other := fingerprint(3, "tgt_lead", "other@example.com"); other == first {
+		t.Error("another address has the same fingerprint")
+	}
+	if other := fingerprint(4, "tgt_other", address); other == first {
+		t.Error("whoever knows one target's address knows that of others with the same")
+	}
+}
