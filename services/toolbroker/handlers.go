@@ -91,8 +91,12 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 	}
 	if a.approved != "" {
 		a.quorum, a.approver = max(state.Held.Quorum, 1), state.Held.Approver
-		if a.voters, err = s.voters(ctx, a.tenant, a.approval, a.approved); err != nil {
+		var until time.Time
+		if a.voters, until, err = s.voters(ctx, a.tenant, a.approval, a.approved); err != nil {
 			return err
+		}
+		if a.refusal == nil && !until.IsZero() && s.now().After(until) { // the broker was away for long
+			a.refusal = problem.New(problem.Expired, "it was approved, and the approval expired before the call could be made; ask again")
 		}
 	}
 	a.request = *state.Requested

@@ -2,24 +2,27 @@ package toolbroker
 
 import (
 	"context"
+	"time"
 
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/id"
 )
 
-// voters reads who approved a digest: those who voted, and the one whose decision it was.
-func (s *Service) voters(ctx context.Context, tenant id.Tenant, a id.Approval, digest string) (out []id.Member, err error) {
+// voters reads who approved a digest: those who voted, and the one whose decision it was; and until when it is good.
+func (s *Service) voters(ctx context.Context, tenant id.Tenant, a id.Approval, digest string) (out []id.Member, until time.Time, err error) {
 	filter := schemas.SubjectOf(tenant, approval.Decided{}.Kind(), string(a), "").Filter()
 	for e, err := range s.deps.Log.Read(ctx, schemas.Activity, filter, 1) {
 		if err != nil {
-			return nil, err
+			return nil, until, err
 		}
 		ev, err := e.Envelope.Decode()
 		if err != nil {
 			continue // of a version that this program does not know
 		}
 		switch ev := ev.(type) {
+		case approval.Requested:
+			until = ev.ExpiresAt
 		case approval.Edited:
 			out = nil // votes before it were about other arguments, also when it brings those back
 		case approval.Voted:
@@ -28,11 +31,11 @@ func (s *Service) voters(ctx context.Context, tenant id.Tenant, a id.Approval, d
 			}
 		case approval.Decided:
 			if ev.Digest == digest && ev.Approved {
-				return append(out, ev.By), nil // the first decision counts
+				return append(out, ev.By), until, nil // the first decision counts
 			}
 		}
 	}
-	return out, nil
+	return out, until, nil
 }
 
 // standing says whether enough of those who approved a call may approve it still, at the moment of its dispatch, and

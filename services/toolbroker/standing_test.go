@@ -2,6 +2,7 @@ package toolbroker_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -93,4 +94,28 @@ func TestApprovedByThoseWhoWereNarrowed(t *testing.T) {
 	if got, _ := await[call.Admitted](h, "call_approver"); got.ForRun != "" {
 		t.Errorf("who may not grant any more approved it for the run: %+v", got)
 	}
+}
+
+// Nor is one made on what was approved and then expired, because the broker was away for days: who approved it meant
+// then, and not now.
+func TestApprovedAndExpiredSince(t *testing.T) {
+	h := start(t)
+	h.grant("grt_read", "github.issue_read", grant.Always)
+	held := map[id.Call]call.Held{}
+	for _, c := range []id.Call{"call_late", "call_intime"} {
+		h.request(c, "github.issue_read", readArgs, nil)
+		held[c], _ = await[call.Held](h, c)
+	}
+	h.stop()
+	for c, expires := range map[id.Call]time.Duration{"call_late": -time.Second, "call_intime": time.Hour} {
+		was := held[c]
+		a := id.Derive[id.Approval](string(c), was.Digest)
+		h.Say(schemas.Approvals, eventlog.Draft{Key: string(a), Event: approval.Requested{Approval: a, Call: c, Run: was.Run, Digest: was.Digest, Requested: was.Requested, ExpiresAt: time.Now().Add(expires)}})
+		h.Say(schemas.Approvals, eventlog.Draft{Key: string(a), Event: approval.Decided{Approval: a, Call: c, Run: was.Run, Digest: was.Digest, Approved: true, By: "mem_x", Requested: was.Requested}})
+	}
+	h.run()
+	if got, _ := await[call.Refused](h, "call_late"); got.Code != string(problem.Expired) {
+		t.Errorf("%+v", got)
+	}
+	await[call.Finished](h, "call_intime")
 }
