@@ -168,7 +168,7 @@ func (s *Service) testTarget(ctx context.Context, who rpc.Caller, q ask.TestTarg
 	if !ok || t.Removed {
 		return ask.Done{}, problem.New(problem.NotFound, "there is no target %.80q", q.Target)
 	}
-	to, err := s.address(ctx, who.Tenant, t)
+	t, to, err := s.address(ctx, who.Tenant, q.Target)
 	if err != nil {
 		return ask.Done{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/ask"
@@ -211,7 +212,7 @@ func (s *Service) carry(ctx context.Context, n backlog.Notice, t target.Defined,
 	if (n.About == target.Requested || n.About == target.Escalated) && shown.State != book.Waiting {
 		return final("it does not wait any more")
 	}
-	to, err := s.address(ctx, n.Tenant, t)
+	t, to, err := s.address(ctx, n.Tenant, n.Target)
 	if problem.CodeOf(err) == problem.NotFound {
 		return final("the target's address is gone")
 	}
@@ -256,12 +257,36 @@ type sealed struct {
 	Salt    string `json:"salt,omitempty"` // of a mail address, which can be guessed: its fingerprint confirms no guess
 }
 
-// address opens a target's address, for one attempt. Problems: not_found.
-func (s *Service) address(ctx context.Context, tenant id.Tenant, t target.Defined) (courier.Address, error) {
-	secret, err := s.vault.Get(ctx, tenant, string(t.Target))
-	if err != nil {
-		return courier.Address{}, err
+// An address is sealed before the definition that it is of is said. Between the two, and after a crash there, it is
+// used by nobody until the definition is said.
+const (
+	settleWithin = 2 * time.Second
+	settleLook   = 20 * time.Millisecond
+)
+
+// address opens the address of a target, for one attempt, and gives the definition that it is of. Problems: not_found,
+// unavailable while the target is being changed.
+func (s *Service) address(ctx context.Context, tenant id.Tenant, name id.Target) (target.Defined, courier.Address, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	defer cancel()
+	for {
+		secret, err := s.vault.Get(ctx, tenant, string(name))
+		if err != nil {
+			return target.Defined{}, courier.Address{}, err
+		}
+		if t, ok := s.targets.Get(tenant, string(name)); ok && !t.Removed && vault.Fingerprint(secret) == t.Fingerprint {
+			to, err := opened(t, secret)
+			return t, to, err
+		}
+		select {
+		case <-ctx.Done():
+			return target.Defined{}, courier.Address{}, problem.New(problem.Unavailable, "the address of target %s is being changed; if that goes on, define the target again", id.Name(name))
+		case <-time.After(settleLook):
+		}
 	}
+}
+
+func opened(t target.Defined, secret vault.Secret) (courier.Address, error) {
 	var kept sealed
 	if err := json.Unmarshal([]byte(secret.Reveal()), &kept); err != nil {
 		return courier.Address{}, problem.New(problem.NotFound, "the address of %s cannot be read", t.Target) // the cause could show it

@@ -413,3 +413,30 @@ func TestFingerprintConfirmsNoAddress(t *testing.T) {
 		t.Error("whoever knows one target's address knows that of others with the same")
 	}
 }
+
+// An address is sealed before the definition that it is of is said. In between, and after a crash there, the definition in
+// force is of another address: nothing is sent by it, and no notice given up.
+func TestAddressOfAnotherDefinition(t *testing.T) {
+	h := start(t, time.Hour)
+	k := newHook(t, ok)
+	h.told("tgt_a", k, nil)
+	v, err := vault.Open(t.Context(), h.Conn(t, string(schemas.Approvals)), h.Master)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Put(t.Context(), servicekit.Tenant, "tgt_a", vault.NewSecret(`{"address":"lead@example.com"}`)); err != nil { // of a target of type mail
+		t.Fatal(err)
+	}
+	h.hold("call_1", `{}`)
+	h.await("notice.queued", "tgt_a", 1)
+	if _, err := h.ask("target_test", servicekit.Owner(), ask.TestTarget{Target: "tgt_a"}); problem.CodeOf(err) != problem.Unavailable {
+		t.Errorf("a test while the address is another's: %v", err)
+	}
+	if _, err := h.define(servicekit.Owner(), ask.DefineTarget{Target: target.Defined{Target: "tgt_a", Type: target.Webhook, Private: k.private()}, Address: k.URL + "/secret-path"}); err != nil {
+		t.Fatal(err)
+	}
+	h.await("notice.sent", "tgt_a", 1)
+	if n := h.count("notice.failed", "tgt_a"); n != 0 {
+		t.Errorf("%d were given up", n)
+	}
+}
