@@ -2,9 +2,13 @@ package barrier_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"go.uber.org/goleak"
 
@@ -16,6 +20,7 @@ import (
 	"github.com/execwarden/execwarden/libs/testkit/servicekit"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/id"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,13 +30,24 @@ type instance struct {
 	view *eventlog.View
 	stop func()
 	mu   sync.Mutex // held, it keeps the view from applying anything
+
+	applying sync.Mutex
+	current  []error         // what the view said of itself as each event was applied
+	heard    map[string]bool // the keys of what was applied
 }
 
 func start(t *testing.T, k *servicekit.Kit, s schemas.Service) *instance {
 	t.Helper()
-	i := &instance{}
+	i := &instance{heard: map[string]bool{}}
 	d := k.Deps(s)
-	i.view = d.View(func(eventlog.Stored) { i.mu.Lock(); defer i.mu.Unlock() })
+	i.view = d.View(func(e eventlog.Stored) {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.applying.Lock()
+		defer i.applying.Unlock()
+		i.current = append(i.current, i.view.Current())
+		i.heard[e.At.Key] = true
+	})
 	answers, err := rpc.Serve(d.Conn, s, "0.0.0", d.Logger, barrier.Answer(i.view))
 	if err != nil {
 		t.Fatal(err)
@@ -97,6 +113,69 @@ func TestWhoDoesNotHearIsFenced(t *testing.T) {
 	buskit.Eventually(t, "all who are there hear", func() bool {
 		done, err := barrier.Wait(t.Context(), asker, servicekit.Owner(), seq)
 		return err == nil && done.Heard == 2 && len(done.Fenced) == 0
+	})
+}
+
+// An instance that was halted finds answers of before, and takes them for no proof of now.
+func TestAnswersOfBeforeProveNothing(t *testing.T) {
+	k := servicekit.Start(t)
+	asker := k.Conn(t, string(schemas.Gateway))
+	halted := start(t, k, schemas.Toolbroker)
+	halted.mu.Lock()
+	change(k)
+	// The first is read, and proves that it was all there was; then this one is stored, and said to be in force.
+	buskit.Eventually(t, "the instance reads the first", func() bool { return halted.view.Current() != nil })
+	done, err := barrier.Wait(t.Context(), asker, servicekit.Owner(), change(k))
+	if err != nil || len(done.Fenced) != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	halted.mu.Unlock()
+	buskit.Eventually(t, "it hears", func() bool { return halted.view.Seq() >= done.Seq })
+	halted.applying.Lock()
+	defer halted.applying.Unlock()
+	if last := halted.current[len(halted.current)-1]; problem.CodeOf(last) != problem.Unavailable {
+		t.Errorf("before it had heard what is in force it was current: %v", last)
+	}
+}
+
+// Somebody who reads another's view, which they believe to be theirs still, takes nothing from it for good.
+func TestWhoLosesMessagesStartsAnew(t *testing.T) {
+	k := servicekit.Start(t)
+	i := start(t, k, schemas.Toolbroker)
+	name := ""
+	for _, h := range schemas.Hearings() {
+		if h.Service == schemas.Toolbroker && h.View {
+			name = h.Views()[0]
+		}
+	}
+	thief, err := k.Conn(t, string(schemas.Toolbroker)).JS.Consumer(t.Context(), string(schemas.Control), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := 0
+	say := func() uint64 {
+		said++
+		a := id.Agent(fmt.Sprint("agt_", said))
+		return k.Say(schemas.Gateway, eventlog.Draft{Key: string(a), Event: agent.Defined{Agent: a, Hosting: agent.External}})
+	}
+	for taken := false; !taken; {
+		batch, err := thief.Fetch(1, jetstream.FetchMaxWait(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 8 {
+			say()
+		}
+		for range batch.Messages() {
+			taken = true
+		}
+	}
+	last := say()
+	buskit.Eventually(t, "the last is heard", func() bool { return i.view.Seq() >= last })
+	buskit.Eventually(t, "all are heard", func() bool {
+		i.applying.Lock()
+		defer i.applying.Unlock()
+		return len(i.heard) == said
 	})
 }
 

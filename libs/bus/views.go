@@ -18,9 +18,9 @@ import (
 	"github.com/execwarden/execwarden/schemas"
 )
 
-// A view that nobody reads for this long is gone, and its place free: that of an instance that died, or one that made
-// itself another after a loss.
-const viewLapse = 10 * time.Second
+// ViewLapse is how long nobody reads a view before it is gone, and its place free: that of an instance that died, or one
+// that made itself another after a loss. Whoever did not read for most of it reads no more, and asks for a place anew.
+const ViewLapse = 10 * time.Second
 
 // maxLife is the longest name of a life, in bytes.
 const maxLife = 200
@@ -127,7 +127,7 @@ func (v *views) place(ctx context.Context, asker schemas.Service, life string) (
 	}
 	c, err := v.boot.JS.CreateConsumer(ctx, string(h.Stream), jetstream.ConsumerConfig{
 		Durable: name, FilterSubject: h.Filter, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: viewLapse,
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: ViewLapse,
 		Metadata: map[string]string{ofService: string(asker), ofLife: life},
 	})
 	if err != nil {

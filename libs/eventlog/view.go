@@ -18,6 +18,12 @@ import (
 // StaleAfter is how long a view may go without proof that it has heard everything.
 const StaleAfter = 2 * time.Second
 
+// One request for messages.
+const (
+	maxFetch  = 512
+	fetchWait = StaleAfter / 4
+)
+
 // View follows EW_CONTROL from the last event per subject on and keeps what its service needs of it in memory.
 type View struct {
 	conn  *bus.Conn
@@ -29,7 +35,7 @@ type View struct {
 
 	mu      sync.Mutex
 	seq     uint64        // everything up to here is applied
-	proven  time.Time     // when it was last certain that nothing was outstanding
+	proven  time.Time     // the last moment of which it is certain that nothing of before is outstanding
 	changed chan struct{} // closed and replaced whenever seq or proven moves
 }
 
@@ -59,6 +65,7 @@ func (v *View) Run(ctx context.Context) error {
 }
 
 func (v *View) follow(ctx context.Context) error {
+	asked := v.now()
 	start, err := bus.AskRewind(ctx, v.conn)
 	if err != nil {
 		return err
@@ -69,38 +76,54 @@ func (v *View) follow(ctx context.Context) error {
 	}
 	pending := start.Pending
 	if pending == 0 {
-		v.move(start.Last, true)
+		v.move(start.Last, asked)
 	}
-	misses := 0
+	misses, next := 0, uint64(1)
 	for ctx.Err() == nil {
+		// Whoever was away for so long may have lost its place, and would read another instance's messages.
+		if v.now().Sub(asked) > bus.ViewLapse*4/5 {
+			return errors.New("this instance was away")
+		}
+		asked = v.now()
 		// One request at a time, each on an inbox of its own. An empty answer after its full wait is the server's
-		// word that nothing is outstanding; missing heartbeats are the bus's silence, which proves nothing. The wait is a
-		// quarter of StaleAfter, so that a busy machine may be late with several answers.
-		batch, err := consumer.Fetch(512, jetstream.FetchMaxWait(StaleAfter/4), jetstream.FetchHeartbeat(StaleAfter/10))
+		// word that nothing was outstanding when that was over; missing heartbeats are the bus's silence, which proves
+		// nothing. An answer may lie here unread for as long as this process is halted: so what it proves is dated by when
+		// it was asked for, not by when it is read. The wait is a quarter of StaleAfter, so that a busy machine may be late
+		// with several answers.
+		batch, err := consumer.Fetch(maxFetch, jetstream.FetchMaxWait(fetchWait), jetstream.FetchHeartbeat(StaleAfter/10))
 		if err != nil {
 			return err
 		}
+		got := 0
 		for m := range batch.Messages() {
 			meta, err := m.Metadata()
 			if err != nil {
 				return err
 			}
+			if meta.Sequence.Consumer != next {
+				return errors.New("somebody else took messages of this view")
+			}
+			got, next = got+1, next+1
 			if err := v.hear(ctx, m, meta); err != nil {
 				return err
 			}
 			if pending > 0 {
 				if pending--; pending == 0 {
-					v.move(max(start.Last, meta.Sequence.Stream), true)
+					v.move(max(start.Last, meta.Sequence.Stream), asked)
 				}
 				continue
 			}
-			v.move(meta.Sequence.Stream, meta.NumPending == 0)
+			proven := time.Time{}
+			if meta.NumPending == 0 {
+				proven = asked
+			}
+			v.move(meta.Sequence.Stream, proven)
 		}
 		switch err := batch.Error(); {
 		case err == nil:
 			misses = 0
-			if pending == 0 {
-				v.move(0, true)
+			if pending == 0 && got < maxFetch { // a full answer says nothing of what comes after it
+				v.move(0, asked.Add(fetchWait))
 			}
 		case errors.Is(err, jetstream.ErrConsumerDeleted), errors.Is(err, jetstream.ErrConsumerNotFound):
 			return err
@@ -130,12 +153,13 @@ func (v *View) hear(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMet
 	return nil
 }
 
-func (v *View) move(seq uint64, proven bool) {
+// move notes what is applied, and since when that was certain to be everything; zero: it was not.
+func (v *View) move(seq uint64, proven time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.seq = max(v.seq, seq)
-	if proven {
-		v.proven = v.now()
+	if proven.After(v.proven) {
+		v.proven = proven
 	}
 	close(v.changed)
 	v.changed = make(chan struct{})
