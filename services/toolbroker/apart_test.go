@@ -23,8 +23,8 @@ import (
 	"github.com/execwarden/execwarden/schemas/id"
 )
 
-// connectMCP serves a real MCP server at an address of its own and connects it, with a grant for the agent.
-func (h *house) connectMCP(name string, server *mcp.Server) (stop func()) {
+// serveMCP serves a real MCP server at an address of its own.
+func (h *house) serveMCP(server *mcp.Server) (at string, stop func()) {
 	h.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,7 +41,14 @@ func (h *house) connectMCP(name string, server *mcp.Server) (stop func()) {
 		<-ended
 	}
 	h.t.Cleanup(stop)
-	def := connection.Defined{Connection: id.Connection("con_" + name), Type: connection.MCP, URL: "http://" + l.Addr().String(), Private: []string{l.Addr().String()}}
+	return l.Addr().String(), stop
+}
+
+// connectMCP serves a real MCP server at an address of its own and connects it, with a grant for the agent.
+func (h *house) connectMCP(name string, server *mcp.Server) (stop func()) {
+	h.t.Helper()
+	at, stop := h.serveMCP(server)
+	def := connection.Defined{Connection: id.Connection("con_" + name), Type: connection.MCP, URL: "http://" + at, Private: []string{at}}
 	if err := h.ask("connection_define", servicekit.Owner(), ask.DefineConnection{Connection: def}); err != nil {
 		h.t.Fatal(err)
 	}

@@ -281,7 +281,7 @@ func (s *Service) onConnection(ctx context.Context, h bus.Heard) error {
 	if !ok || !reflect.DeepEqual(now, def) {
 		return nil // the event that says so is heard too
 	}
-	err := s.list(ctx, h.At.Tenant, def, h.Envelope.ID)
+	err := s.list(ctx, h.At.Tenant, def.Connection, h.Envelope.ID)
 	if err != nil && ctx.Err() == nil && h.Deliveries >= listTries {
 		s.log.WarnContext(ctx, "a connection does not list its tools; it is asked again with the others", "tenant", h.At.Tenant, "connection", def.Connection, "err", err)
 		return nil

@@ -3,6 +3,7 @@ package toolbroker
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -52,14 +53,15 @@ func (l *lists) take() []connectionKey {
 	return out
 }
 
-// list looks at what a connection offers now, and says so when it is not what was known.
-func (s *Service) list(ctx context.Context, tenant id.Tenant, def connection.Defined, cause id.Event) error {
-	if _, packaged := s.state.Package(tenant, def.Connection); def.Type == connection.API && !packaged {
+// list looks at what a connection offers now, as it is defined now, and says so when it is not what was known.
+func (s *Service) list(ctx context.Context, tenant id.Tenant, c id.Connection, cause id.Event) error {
+	now, ok := s.state.Connection(tenant, id.Name(c))
+	if _, packaged := s.state.Package(tenant, c); !ok || now.Type == connection.API && !packaged {
 		return nil // its package is yet to come, and is listed then
 	}
-	p, err := s.providers.provider(tenant, def)
+	p, def, err := s.providers.provider(tenant, c)
 	if err != nil {
-		s.log.ErrorContext(ctx, "connection cannot be used", "connection", def.Connection, "err", err)
+		s.log.ErrorContext(ctx, "connection cannot be used", "connection", c, "err", err)
 		return nil // its definition has to change first
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
@@ -72,13 +74,16 @@ func (s *Service) list(ctx context.Context, tenant id.Tenant, def connection.Def
 	if err != nil {
 		return err
 	}
-	before := s.state.Listed(tenant, def.Connection)
+	if now, ok := s.state.Connection(tenant, id.Name(c)); !ok || !reflect.DeepEqual(now, def) {
+		return nil // these are another server's tools: whoever heard the new definition lists its own
+	}
+	before := s.state.Listed(tenant, c)
 	tools, changed := changes(def.Type, tools, before, s.now().UTC())
 	if !changed {
 		return nil
 	}
-	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: tenant, Key: string(def.Connection), Actor: actor, Causation: cause,
-		Event: connection.Listed{Connection: def.Connection, Body: connection.Tools{Tools: tools}}})
+	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: tenant, Key: string(c), Actor: actor, Causation: cause,
+		Event: connection.Listed{Connection: c, Body: connection.Tools{Tools: tools}}})
 	return err
 }
 
@@ -154,7 +159,7 @@ func (s *Service) relistAll(ctx context.Context, all []control.Owned) {
 }
 
 func (s *Service) relistOne(ctx context.Context, c control.Owned) {
-	if err := s.list(ctx, c.Tenant, c.Defined, ""); err != nil && ctx.Err() == nil {
+	if err := s.list(ctx, c.Tenant, c.Connection, ""); err != nil && ctx.Err() == nil {
 		s.log.Warn("a connection does not list its tools", "tenant", c.Tenant, "connection", c.Connection, "err", err)
 	}
 }

@@ -84,7 +84,7 @@ func (s *Service) importPackage(ctx context.Context, who rpc.Caller, q ask.Impor
 	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
 		out.Warnings = append(out.Warnings, w.String())
 	}
-	return out, s.list(ctx, who.Tenant, def, "")
+	return out, s.list(ctx, who.Tenant, q.Connection, "")
 }
 
 // readArchive takes an upload apart. The archive is only read, never unpacked, and what a reference may reach is in it.

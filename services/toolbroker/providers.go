@@ -24,6 +24,7 @@ import (
 // providers keeps the provider of each connection, made as its definition says.
 type providers struct {
 	credential func(context.Context, id.Tenant, connection.Defined) (vault.Secret, error)
+	defined    func(id.Tenant, string) (connection.Defined, bool) // by name, as it is now
 	packaged   func(id.Tenant, id.Connection) (connection.Packaged, bool)
 	programs   stdio.Programs
 	log        *slog.Logger
@@ -48,25 +49,31 @@ type opened struct {
 	upstream.Provider
 }
 
-func newProviders(credential func(context.Context, id.Tenant, connection.Defined) (vault.Secret, error), packaged func(id.Tenant, id.Connection) (connection.Packaged, bool),
-	guard func(connectionKey, upstream.Provider) upstream.Provider, changed func(connectionKey), programs stdio.Programs, log *slog.Logger) *providers {
+func newProviders(credential func(context.Context, id.Tenant, connection.Defined) (vault.Secret, error), defined func(id.Tenant, string) (connection.Defined, bool),
+	packaged func(id.Tenant, id.Connection) (connection.Packaged, bool), guard func(connectionKey, upstream.Provider) upstream.Provider, changed func(connectionKey), programs stdio.Programs, log *slog.Logger) *providers {
 	return &providers{
-		credential: credential, packaged: packaged, guard: guard, changed: changed, programs: programs, log: log,
+		credential: credential, defined: defined, packaged: packaged, guard: guard, changed: changed, programs: programs, log: log,
 		ways: egress.NewOrigins(egress.Rule{Methods: []string{"*"}, MaxBytes: 16 << 20, Timeout: -1, MaxRedirects: -1}),
 		open: map[connectionKey]opened{},
 	}
 }
 
-// provider gives the provider of a connection as it is defined now. One that was made for an earlier definition is
-// closed, which ends the calls that still run over it.
-func (p *providers) provider(tenant id.Tenant, def connection.Defined) (upstream.Provider, error) {
-	key := connectionKey{tenant, def.Connection}
-	pkg, _ := p.packaged(tenant, def.Connection)
+// provider gives the provider of a connection as it is defined now, and that definition. One that was made for an
+// earlier definition is closed, which ends the calls that still run over it.
+func (p *providers) provider(tenant id.Tenant, c id.Connection) (upstream.Provider, connection.Defined, error) {
+	key := connectionKey{tenant, c}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Looked up only now: whoever knew an earlier definition would put its provider in the place of the one that is in
+	// use, and that of a removed connection would never be let go of. drop comes after the removal can be seen here.
+	def, ok := p.defined(tenant, id.Name(c))
+	if !ok {
+		return nil, def, problem.New(problem.NotFound, "connection %s is no more", id.Name(c))
+	}
+	pkg, _ := p.packaged(tenant, c)
 	if o, ok := p.open[key]; ok {
 		if reflect.DeepEqual(o.def, def) && o.digest == pkg.Digest {
-			return o.Provider, nil
+			return o.Provider, def, nil
 		}
 		delete(p.open, key)
 		// Closing asks the server, which may take its time: not at the cost of everybody's calls. It is not used any
@@ -75,11 +82,11 @@ func (p *providers) provider(tenant id.Tenant, def connection.Defined) (upstream
 	}
 	made, err := p.make(tenant, def, pkg)
 	if err != nil {
-		return nil, err
+		return nil, def, err
 	}
 	guarded := p.guard(key, made)
 	p.open[key] = opened{def, pkg.Digest, guarded}
-	return guarded, nil
+	return guarded, def, nil
 }
 
 func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connection.Packaged) (upstream.Provider, error) {

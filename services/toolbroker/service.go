@@ -116,7 +116,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "execwarden_token_renewals_total", Help: "Renewals of connections' OAuth tokens, by outcome: renewed, refused (somebody has to log in), failed (tried again at the next call)."}, []string{"outcome"}),
 	}
-	s.providers = newProviders(s.credential, s.state.Package, s.guard, s.lists.soon, programs, s.log)
+	s.providers = newProviders(s.credential, s.state.Connection, s.state.Package, s.guard, s.lists.soon, programs, s.log)
 	for _, c := range []prometheus.Collector{s.metrics.decisions, s.metrics.upstream, s.metrics.renewals, s.metrics.breakers} {
 		if err := deps.Metrics.Register(c); err != nil {
 			return nil, err

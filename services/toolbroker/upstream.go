@@ -37,7 +37,7 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	if known.Tool.Folded {
 		return s.gate.Settle(ctx, w, s.tell(w, def, short))
 	}
-	provider, err := s.providers.provider(w.Tenant, def)
+	provider, def, err := s.providers.provider(w.Tenant, def.Connection)
 	if err != nil {
 		return s.gate.Refuse(ctx, w, err)
 	}
