@@ -462,12 +462,11 @@ func digestOf(t *testing.T, args string) string {
 	return permit.Digest(canonical)
 }
 
-// A broker that died after the effect, and a grant that was revoked before the next one looked: nobody may say that
-// the call had no effect.
-func TestRevokedAfterACrash(t *testing.T) {
-	h := start(t)
-	h.stop()
-	// What the dead broker left: an admission, a claim whose time is over, and no outcome.
+// leave leaves what a broker that died in the middle of a call leaves: an admission, a claim whose time is over, and no
+// outcome.
+func (h *house) leave(c id.Call, g id.Grant, tool, args string) {
+	h.t.Helper()
+	t := h.t
 	conn := h.Conn(t, string(schemas.Toolbroker))
 	secrets, err := vault.Open(t.Context(), conn, h.Master)
 	if err != nil {
@@ -482,26 +481,57 @@ func TestRevokedAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	signer := permit.NewSigner(id.Derive[id.Key](string(private.Public().(ed25519.PublicKey))), private)
-	seq, now := h.request("call_1", "github.add_issue_comment", commentArgs, nil), time.Now().UTC()
-	text, err := signer.Sign(permit.Claims{Audience: call.Upstream, Tenant: servicekit.Tenant, Run: run1, Call: "call_1", Tool: "github.add_issue_comment", Grant: "grt_comment",
-		ArgsDigest: digestOf(t, commentArgs), Requested: seq, Control: 1, IssuedAt: now, ExpiresAt: now.Add(time.Minute)})
+	seq, now := h.request(c, tool, args, nil), time.Now().UTC()
+	text, err := signer.Sign(permit.Claims{Audience: call.Upstream, Tenant: servicekit.Tenant, Run: run1, Call: c, Tool: tool, Grant: g,
+		ArgsDigest: digestOf(t, args), Requested: seq, Control: 1, IssuedAt: now, ExpiresAt: now.Add(time.Minute)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Say(schemas.Toolbroker, eventlog.Draft{Key: string(run1), Route: call.Upstream, Event: call.Admitted{Call: "call_1", Run: run1, Tool: "github.add_issue_comment",
-		Route: call.Upstream, Grant: "grt_comment", Requested: seq, Control: 1, Permit: text}})
+	h.Say(schemas.Toolbroker, eventlog.Draft{Key: string(run1), Route: call.Upstream, Event: call.Admitted{Call: c, Run: run1, Tool: tool,
+		Route: call.Upstream, Grant: g, Requested: seq, Control: 1, Permit: text}})
 	claims, err := conn.JS.KeyValue(t.Context(), "claims")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := claims.Create(t.Context(), "tnt_a.call_1", []byte(`{"owner":"dead","epoch":1,"deadline":"2026-01-01T00:00:00Z"}`)); err != nil {
+	if _, err := claims.Create(t.Context(), "tnt_a."+string(c), []byte(`{"owner":"dead","epoch":1,"deadline":"2026-01-01T00:00:00Z"}`)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A broker that died after the effect, and a grant that was revoked before the next one looked: nobody may say that
+// the call had no effect.
+func TestRevokedAfterACrash(t *testing.T) {
+	h := start(t)
+	h.stop()
+	h.leave("call_1", "grt_comment", "github.add_issue_comment", commentArgs)
 	h.Say(schemas.Approvals, eventlog.Draft{Key: "grt_comment", Event: grant.Revoked{Grant: "grt_comment", Agent: "agt_a"}})
 	h.run()
 	await[call.Unknown](h, "call_1")
 	if got := h.kinds("call_1"); !slices.Contains(got, "call.unknown") || slices.Contains(got, "call.cancelled") || h.effects.Load() != 0 {
 		t.Errorf("%v", got)
+	}
+}
+
+// Likewise when what the next broker does comes to nothing: the provider is gone, or no longer has the tool.
+func TestRepeatedInVainAfterACrash(t *testing.T) {
+	h := start(t)
+	server := mcp.NewServer(&mcp.Implementation{Name: "x", Version: "1"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "pay", Annotations: &mcp.ToolAnnotations{IdempotentHint: true}}, func(context.Context, *mcp.CallToolRequest, map[string]any) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{}, nil, nil
+	})
+	die := h.connectMCP("bank", server)
+	h.request("call_1", "bank.pay", `{}`, nil)
+	await[call.Finished](h, "call_1")
+	h.stop()
+	die()
+	h.leave("call_gone", "grt_bank", "bank.pay", `{}`)
+	h.leave("call_none", "grt_bank", "bank.withdrawn", `{}`)
+	h.run()
+	for _, c := range []id.Call{"call_gone", "call_none"} {
+		await[call.Unknown](h, c)
+		if got := h.kinds(c); slices.Contains(got, "call.failed") {
+			t.Errorf("%s: %v", c, got)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	}
 	work, leave, err := s.gate.Enter(ctx, w)
 	if why := executor.StoppedBy(err); why != "" {
-		return s.endStopped(ctx, w, why)
+		return s.endUnmade(ctx, w, s.cancelled(w, why), why)
 	}
 	if err != nil {
 		return err
@@ -32,14 +32,14 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	name, short, _ := strings.Cut(w.Requested.Tool, ".")
 	def, ok := s.state.Connection(w.Tenant, name)
 	if !ok || known.Tool == nil {
-		return s.gate.Refuse(ctx, w, problem.New(problem.NotFound, "connection %s, or its tool %s, is no more", name, short))
+		return s.refuse(ctx, w, problem.New(problem.NotFound, "connection %s, or its tool %s, is no more", name, short))
 	}
 	if known.Tool.Folded {
 		return s.gate.Settle(ctx, w, s.tell(w, def, short))
 	}
 	provider, def, err := s.providers.provider(w.Tenant, def.Connection)
 	if err != nil {
-		return s.gate.Refuse(ctx, w, err)
+		return s.refuse(ctx, w, err)
 	}
 	c := upstream.Call{Call: w.Admitted.Call, Tool: short, Args: w.Requested.Body.Args, Effect: w.Requested.Effect, News: s.news(w)}
 	if known.Tool.Effect == connection.Pure {
@@ -83,20 +83,25 @@ func (s *Service) settle(ctx context.Context, w *executor.Work, end ending) erro
 	return s.gate.Settle(ctx, w, call.Late{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Body: call.Result{Result: end.late.Content}})
 }
 
-// endStopped ends a call that was stopped before this process began it. Somebody may have begun it before, and crashed:
+// refuse ends a call that cannot be made.
+func (s *Service) refuse(ctx context.Context, w *executor.Work, why error) error {
+	return s.endUnmade(ctx, w, s.failed(w, why), problem.DetailOf(why).Message)
+}
+
+// endUnmade ends a call that this process does not begin, without effect. Somebody may have begun it before, and crashed:
 // then nobody can say that it had no effect.
-func (s *Service) endStopped(ctx context.Context, w *executor.Work, why string) error {
+func (s *Service) endUnmade(ctx context.Context, w *executor.Work, without schemas.Event, why string) error {
 	begun, err := s.gate.Claimed(ctx, w)
 	if err != nil {
 		return err
 	}
 	if !begun {
-		return s.gate.Settle(ctx, w, s.cancelled(w, why))
+		return s.gate.Settle(ctx, w, without)
 	}
 	if _, err := s.gate.Claim(ctx, w); err != nil {
 		return err // its owner still lives, and says itself how it ended
 	}
-	return s.gate.Settle(ctx, w, s.unknown(w, why+", and an earlier attempt was cut off"))
+	return s.gate.Settle(ctx, w, s.unknown(w, why+"; an earlier attempt was cut off"))
 }
 
 // attempt makes the call once and says how it ended. An error is no outcome: the process is ending, or could not
@@ -125,7 +130,19 @@ func (s *Service) attempt(ctx context.Context, p upstream.Provider, c upstream.C
 func (s *Service) takeOver(ctx context.Context, p upstream.Provider, effect connection.Effect, c upstream.Call, w *executor.Work, def connection.Defined) (ending, error) {
 	switch effect {
 	case connection.Keyed:
-		return s.attempt(ctx, p, c, w, def)
+		end, err := s.attempt(ctx, p, c, w, def)
+		if err != nil || !s.writes(w) {
+			return end, err
+		}
+		// What this attempt did not do the earlier one may have done.
+		const cut = "; an earlier attempt was cut off"
+		switch ev := end.outcome.(type) {
+		case call.Failed:
+			end.outcome = s.unknown(w, ev.Message+cut)
+		case call.Cancelled:
+			end.outcome = s.unknown(w, ev.Reason+cut)
+		}
+		return end, nil
 	case connection.Probeable:
 		result, found, err := p.Probe(ctx, c)
 		if err != nil {
@@ -155,7 +172,11 @@ func (s *Service) outcome(ctx context.Context, result upstream.Result, err error
 		return s.cancelled(w, executor.Stopped(ctx))
 	}
 	s.log.Warn("call failed", "call", w.Admitted.Call, "tool", w.Admitted.Tool, "err", err)
-	d := problem.DetailOf(err)
+	return s.failed(w, err)
+}
+
+func (s *Service) failed(w *executor.Work, why error) schemas.Event {
+	d := problem.DetailOf(why)
 	return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}
 }
 

@@ -67,8 +67,7 @@ func (s *Service) tell(w *executor.Work, def connection.Defined, tool string) sc
 	}
 	answer, err := s.index(w.Tenant, def.Connection).Answer(tool, w.Requested.Body.Args, func(tool string) bool { return may[tool] })
 	if err != nil {
-		d := problem.DetailOf(err)
-		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}
+		return s.failed(w, err)
 	}
 	return call.Finished{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Body: call.Result{Result: answer}}
 }
