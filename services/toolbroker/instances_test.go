@@ -132,3 +132,28 @@ func TestCallsAtOnce(t *testing.T) {
 	h.request("call_4", "github.issue_read", readArgs, nil)
 	await[call.Finished](h, "call_4")
 }
+
+// A call that ended makes room also when the stream keeps nothing of it any more.
+func TestCallsAtOnceOutliveTheStream(t *testing.T) {
+	h := start(t)
+	h.heard(h.Say(schemas.Approvals, eventlog.Draft{Key: "grt_read", Event: grant.Created{Grant: "grt_read", Agent: "agt_a", Approval: grant.Never, Limits: grant.Limits{AtOnce: 1},
+		Selector: grant.Selector{Tool: "github.issue_read", Repos: []string{"acme/shop"}}}}))
+	h.request("call_1", "github.issue_read", readArgs, nil)
+	await[call.Finished](h, "call_1")
+	stream, err := h.Boot.JS.Stream(t.Context(), string(schemas.Activity))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := stream.CachedInfo().Config
+	short := kept
+	short.MaxAge, short.Duplicates = 100*time.Millisecond, 100*time.Millisecond
+	if _, err := h.Boot.JS.UpdateStream(t.Context(), short); err != nil {
+		t.Fatal(err)
+	}
+	buskit.Eventually(t, "nothing of it is kept", func() bool { return len(h.Events(schemas.Activity)) == 0 })
+	if _, err := h.Boot.JS.UpdateStream(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	h.request("call_2", "github.issue_read", readArgs, nil)
+	await[call.Finished](h, "call_2")
+}

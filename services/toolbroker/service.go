@@ -197,9 +197,15 @@ func (s *Service) guard(key connectionKey, p upstream.Provider) upstream.Provide
 	}, s.metrics.breakers.WithLabelValues(string(key.tenant), string(key.connection)), s.log.With("tenant", key.tenant))
 }
 
+// ended says whether a call has its outcome. One that is older than what the stream keeps has, and would be waited for
+// for ever: no call is open for so long.
 func (s *Service) ended(ctx context.Context, c counter.Call) (bool, error) {
 	state, err := calls.Read(ctx, s.deps.Log, c.Tenant, c.Run, c.Call, c.Seq)
-	return err == nil && state.Outcome != nil, err
+	if err != nil || state.Requested != nil {
+		return err == nil && state.Outcome != nil, err
+	}
+	kept, err := s.deps.Log.Messages(ctx, schemas.Activity, 1, 1)
+	return err == nil && len(kept) == 1 && kept[0].Seq > c.Seq, err
 }
 
 var _ boot.Service = (*Service)(nil)
