@@ -281,6 +281,31 @@ func TestAnotherURL(t *testing.T) {
 	}
 }
 
+// Nor is it given the token that is being renewed for the URL of before.
+func TestAnotherURLWhileATokenIsRenewed(t *testing.T) {
+	h := start(t)
+	h.login()
+	h.server.Expire()
+	old, err := h.clients[0].Token(t.Context(), h.conn, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.server.Change(oauthkit.Faults{Slow: 500 * time.Millisecond})
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		if _, err := h.clients[0].Token(t.Context(), h.conn, old.Reveal()); err != nil {
+			t.Error(err)
+		}
+	})
+	buskit.Eventually(t, "the token is being renewed", func() bool { return h.lease() != "" })
+	other := h.conn
+	other.URL = h.server.MCP.URL + "/other"
+	if _, err := h.clients[0].Token(t.Context(), other, old.Reveal()); problem.CodeOf(err) != problem.Unauthenticated {
+		t.Errorf("the other URL is given a token: %v", err)
+	}
+	renewing.Wait()
+}
+
 func TestServersThatAreRefused(t *testing.T) {
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("an address inside is asked") }))
 	defer inside.Close()

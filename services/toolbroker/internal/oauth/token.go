@@ -3,6 +3,7 @@ package oauth
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"net/url"
 	"time"
@@ -35,9 +36,10 @@ func (c *Client) Token(ctx context.Context, conn Connection, refused string) (va
 }
 
 type flightKey struct {
-	tenant  id.Tenant
-	name    id.Connection
-	refused string
+	tenant     id.Tenant
+	name       id.Connection
+	definition string // in full: a token is for no other URL, though it be of the same connection
+	refused    string
 }
 
 // flight is one renewal that several wait for.
@@ -50,7 +52,11 @@ type flight struct {
 // shared renews once for all who ask at this broker. The renewal goes on when they have left: a refresh token that is
 // spent and whose answer nobody takes would be lost.
 func (c *Client) shared(ctx context.Context, conn Connection, refused string) (vault.Secret, error) {
-	key := flightKey{conn.Tenant, conn.Connection, refused}
+	definition, err := json.Marshal(conn.Defined)
+	if err != nil {
+		return vault.Secret{}, problem.Wrap(err, problem.Internal, "the definition of connection %s cannot be written", conn.name())
+	}
+	key := flightKey{conn.Tenant, conn.Connection, string(definition), refused}
 	c.mu.Lock()
 	f, ok := c.flights[key]
 	if !ok {
