@@ -96,6 +96,16 @@ func (s *Service) finishLogin(ctx context.Context, _ rpc.Caller, q ask.FinishLog
 	if err := s.oauth.Finish(ctx, conn, q); err != nil {
 		return ask.FinishedLogin{}, err
 	}
+	// Read from the stream, not from what this instance has heard: another may have ended the removed connection's login
+	// just before this one was sealed.
+	last, err := s.deps.Log.Last(ctx, schemas.Control, schemas.SubjectOf(conn.Tenant, connection.Defined{}.Kind(), string(conn.Connection), "").String())
+	if err != nil {
+		return ask.FinishedLogin{}, err
+	}
+	if def, err := eventlog.Decode[connection.Defined](last); err == nil && def.Removed {
+		gone := problem.New(problem.NotFound, "connection %s was removed while the login was finished; the login is ended", id.Name(conn.Connection))
+		return ask.FinishedLogin{}, cmp.Or(s.oauth.Disconnect(ctx, conn, s.now()), error(gone))
+	}
 	s.lists.soon(connectionKey{conn.Tenant, conn.Connection})
 	return ask.FinishedLogin{Connection: conn.Connection}, nil
 }

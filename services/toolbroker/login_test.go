@@ -3,12 +3,14 @@ package toolbroker_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/libs/testkit/servicekit"
+	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/call"
@@ -201,5 +203,47 @@ func TestOAuthThatCannotWork(t *testing.T) {
 	def := connection.Defined{Connection: "con_x", Type: connection.GitHub, URL: "https://api.github.com", OAuth: connection.OAuth{Flow: connection.AuthorizationCode}}
 	if err := h.ask("connection_define", servicekit.Owner(), ask.DefineConnection{Connection: def}); problem.CodeOf(err) != problem.Invalid {
 		t.Errorf("GitHub: %v", err)
+	}
+}
+
+// A connection that is removed while somebody finishes their login is not logged in to for it.
+func TestRemovedWhileALoginIsFinished(t *testing.T) {
+	h := start(t)
+	server := oauthkit.Start(t)
+	gateway := h.Conn(t, string(schemas.Gateway))
+	def := connection.Defined{Connection: "con_tickets", Type: connection.MCP, URL: server.URL(), Private: server.Private(), OAuth: connection.OAuth{Flow: connection.AuthorizationCode}}
+	if err := h.ask("connection_define", servicekit.Owner(), ask.DefineConnection{Connection: def}); err != nil {
+		t.Fatal(err)
+	}
+	var begun ask.LoginBegun
+	buskit.Eventually(t, "a login begins", func() (ok bool) {
+		var err error
+		begun, err = rpc.Ask[ask.LoginBegun](t.Context(), gateway, schemas.Toolbroker, "login_begin", servicekit.Owner(), ask.BeginLogin{Connection: "con_tickets", Redirect: "http://127.0.0.1:8080/oauth/callback"})
+		return err == nil
+	})
+	back := oauthkit.Browse(t, begun.URL)
+	server.Change(oauthkit.Faults{Slow: 2 * time.Second})
+	finished := make(chan error)
+	go func() {
+		finished <- h.ask("login_finish", servicekit.Owner(), ask.FinishLogin{State: back.Get("state"), Code: back.Get("code"), Issuer: back.Get("iss")})
+	}()
+	buskit.Eventually(t, "the code is being traded", func() bool { return len(server.Asked()) > 0 })
+	def.Removed = true
+	if err := h.ask("connection_define", servicekit.Owner(), ask.DefineConnection{Connection: def}); err != nil {
+		t.Error(err)
+	}
+	servicekit.Await(h.Kit, 1, func(ev connection.LoginChanged) bool { return ev.State == connection.LoginNeeded })
+	if err := <-finished; problem.CodeOf(err) != problem.NotFound {
+		t.Errorf("finished: %v", err)
+	}
+	secrets, err := vault.Open(t.Context(), h.Conn(t, string(schemas.Toolbroker)), h.Master)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := secrets.Get(t.Context(), servicekit.Tenant, "oauth.con_tickets"); problem.CodeOf(err) != problem.NotFound {
+		t.Errorf("tokens are sealed: %v", err)
+	}
+	if revoked := strings.Join(server.Revoked(), " "); !strings.Contains(revoked, "refresh-canary") {
+		t.Errorf("revoked: %q", revoked)
 	}
 }
