@@ -16,7 +16,8 @@ import (
 // it: numbers become floats, and what it does not know is lost. It also tells the log lines of all calls of a session
 // without saying whose they are. So the call's own messages are read along.
 type exchange struct {
-	say func(upstream.News)
+	say  func(upstream.News)
+	over func() error // why the call is given up, of a program's; set before it is written
 
 	mu     sync.Mutex
 	id     string          // of the request

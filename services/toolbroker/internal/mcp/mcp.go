@@ -148,7 +148,7 @@ func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (*mcp.
 		params.Meta[logLevelKey] = logLevel // in the protocol of 2026-07-28
 	}
 	if l != nil {
-		token, done := l.expect(x, string(c.Call))
+		token, done := l.expect(ctx, x, string(c.Call))
 		defer done()
 		params.SetProgressToken(token)
 	}

@@ -49,8 +49,9 @@ type lines struct {
 }
 
 // expect reads along for one call, until done. The token is the call's on this wire: two attempts at a call differ.
-func (l *lines) expect(x *exchange, call string) (token string, done func()) {
+func (l *lines) expect(ctx context.Context, x *exchange, call string) (token string, done func()) {
 	token = call + "/" + strconv.FormatInt(l.next.Add(1), 10)
+	x.over = ctx.Err
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.byToken[token] = x
@@ -78,6 +79,10 @@ func (l *lines) Write(p []byte) (int, error) {
 	if json.Unmarshal(p, &m) == nil && m.Method == "tools/call" {
 		l.mu.Lock()
 		if x := l.byToken[m.Params.Meta.Token]; x != nil {
+			if err := x.over(); err != nil {
+				l.mu.Unlock()
+				return 0, err // it waited here for others to be written, and must not begin now
+			}
 			x.sent(p)
 			l.byID[string(m.ID)] = x
 		}

@@ -29,10 +29,13 @@ const (
 	linesPerBurst = 20 // that are logged of standard error in ten seconds
 )
 
+// writeWithin is how long a program may leave its input unread while somebody writes to it. A variable for tests.
+var writeWithin = 20 * time.Second
+
 // Process is a program that runs. Reading and writing it is reading its standard output and writing its standard input.
 type Process struct {
 	cmd   *exec.Cmd
-	in    io.WriteCloser
+	in    input
 	out   *os.File
 	ended chan struct{} // it is gone, and its group
 	told  sync.WaitGroup
@@ -62,9 +65,14 @@ func Start(p Program, credential vault.Secret, log *slog.Logger) (*Process, erro
 	failed := func(err error) (*Process, error) {
 		return nil, problem.Wrap(err, problem.Unavailable, "the program %.200s does not start", p.Command[0])
 	}
-	in, err := cmd.StdinPipe()
+	pipe, err := cmd.StdinPipe()
 	if err != nil {
 		return failed(err)
+	}
+	in, ok := pipe.(input)
+	if !ok {
+		pipe.Close()
+		return nil, problem.New(problem.Internal, "writing to a program cannot be bounded here")
 	}
 	out, outEnd, err := os.Pipe()
 	if err != nil {
@@ -122,8 +130,27 @@ func (s *Process) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements io.Writer.
-func (s *Process) Write(p []byte) (int, error) { return s.in.Write(p) }
+// input is what a program reads: what is written to it waits for the program, and that has to end.
+type input interface {
+	io.WriteCloser
+	SetWriteDeadline(time.Time) error
+}
+
+// Write implements io.Writer, for one at a time. A program that does not take what is written to it is ended: whoever
+// writes would wait for ever, and the half of a message that it may have is no message.
+func (s *Process) Write(p []byte) (int, error) {
+	if err := s.in.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil {
+		return 0, err
+	}
+	n, err := s.in.Write(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = s.in.Close() // what others still have to write is not written
+		if !s.Ended() {
+			killGroup(s.cmd)
+		}
+	}
+	return n, err
+}
 
 // Ended says whether it is gone.
 func (s *Process) Ended() bool {

@@ -58,6 +58,25 @@ func serve(as string) {
 		for {
 			fmt.Print(strings.Repeat("x", 1<<20))
 		}
+	case "deaf": // it reads no more than it has to
+		in := bufio.NewReaderSize(os.Stdin, 1024)
+		for {
+			line, err := in.ReadBytes('\n')
+			var m struct {
+				ID     json.RawMessage
+				Method string
+			}
+			switch _ = json.Unmarshal(line, &m); {
+			case err != nil:
+				return
+			case m.Method == "initialize":
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}}`+"\n", m.ID)
+			case m.Method == "notifications/initialized":
+				time.Sleep(time.Hour)
+			case m.ID != nil:
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`+"\n", m.ID)
+			}
+		}
 	case "notifications":
 		go func() {
 			for {
@@ -277,6 +296,29 @@ func TestHostilePrograms(t *testing.T) {
 			t.Errorf("%q, %v", text, err)
 		}
 	})
+}
+
+// A program that does not read holds nobody for good: it is ended, and the next call starts it again.
+func TestProgramThatDoesNotRead(t *testing.T) {
+	t.Cleanup(stdio.WriteWithin(500 * time.Millisecond))
+	h := start(t, "deaf")
+	args := json.RawMessage(`{"text":"` + strings.Repeat("x", 1<<20) + `"}`)
+	for n := range 2 {
+		var calls sync.WaitGroup
+		for range 3 {
+			calls.Go(func() {
+				if _, err := h.Call(t.Context(), upstream.Call{Call: "call_1", Tool: "x", Args: args}); problem.CodeOf(err) == problem.Internal || err == nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+		h.mu.Lock()
+		if h.started <= n {
+			t.Error("the one that did not read was asked again")
+		}
+		h.mu.Unlock()
+	}
 }
 
 // What it writes to standard error is logged in part, and never with its credential.
