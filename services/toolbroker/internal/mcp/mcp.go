@@ -112,8 +112,9 @@ const rejectedByTransport = -32005
 func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, error) {
 	x := &exchange{say: c.News}
 	answer, err := p.try(ctx, c, x)
-	if errors.Is(err, mcp.ErrSessionMissing) {
-		// The server was started anew, say. It did not run the tool; in a new session it may.
+	if errors.Is(err, mcp.ErrSessionMissing) && !upstream.Ambiguous(err) {
+		// The server was started anew, say. It did not run the tool; in a new session it may. An ambiguous one is of a call
+		// that was sent before another's found the session gone.
 		answer, err = p.try(ctx, c, x)
 	}
 	if err != nil {

@@ -258,6 +258,44 @@ func TestBrokenCalls(t *testing.T) {
 	}
 }
 
+// A session that the server forgot is no answer to the calls that were sent in it before: they are not made again.
+func TestSessionEndsUnderACall(t *testing.T) {
+	var n atomic.Int64
+	first, release := make(chan struct{}), make(chan struct{})
+	p, calls := broken(t, `{"tools":[]}`, func(w http.ResponseWriter, r *http.Request) {
+		switch n.Add(1) {
+		case 1:
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, ": it works on it\n\n")
+			_ = http.NewResponseController(w).Flush()
+			close(first)
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		case 2:
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			id, _ := io.ReadAll(r.Body)
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, id)
+		}
+	})
+	defer close(release)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.Call(t.Context(), upstream.Call{Tool: "pay", Args: json.RawMessage(`{}`)})
+		ended <- err
+	}()
+	<-first
+	if _, err := p.Call(t.Context(), upstream.Call{Tool: "pay", Args: json.RawMessage(`{}`)}); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !upstream.Ambiguous(err) || calls.Load() != 3 {
+		t.Errorf("%v, ambiguous %v, %d calls", err, upstream.Ambiguous(err), calls.Load())
+	}
+}
+
 // A call that its context ends, by a revocation for one, may have had its effect.
 func TestCutOff(t *testing.T) {
 	got, release := make(chan struct{}), make(chan struct{})
