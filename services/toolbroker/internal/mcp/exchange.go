@@ -26,17 +26,19 @@ type exchange struct {
 
 type exchangeKey struct{}
 
-// sent notes the request of the call.
-func (x *exchange) sent(raw []byte) {
+// sent notes the request of the call, and says whether a message is that.
+func (x *exchange) sent(raw []byte) bool {
 	var m struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
 	}
-	if json.Unmarshal(raw, &m) == nil && m.Method == "tools/call" {
-		x.mu.Lock()
-		x.id = string(m.ID)
-		x.mu.Unlock()
+	if json.Unmarshal(raw, &m) != nil || m.Method != "tools/call" {
+		return false
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.id = string(m.ID)
+	return true
 }
 
 // wasSent says whether the request was written.
@@ -121,7 +123,10 @@ func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		if body, err := r.GetBody(); err == nil {
 			raw, _ := io.ReadAll(body) // it is in memory
 			body.Close()
-			x.sent(raw)
+			if !x.sent(raw) {
+				// The SDK's own, such as the news that the call was given up: what the server says to it is not said of the call.
+				r = r.WithContext(upstream.Unwatched(r.Context()))
+			}
 		}
 	}
 	resp, err := w.next.RoundTrip(r)

@@ -50,7 +50,7 @@ func New(url string, client *http.Client) *Provider {
 	if own.Transport == nil {
 		own.Transport = http.DefaultTransport
 	}
-	own.Transport = upstream.Statuses{Next: wire{own.Transport}}
+	own.Transport = wire{upstream.Statuses{Next: own.Transport}}
 	p := newProvider()
 	p.url, p.client = url, &own
 	p.dial = func(context.Context) (mcp.Transport, *lines, error) {

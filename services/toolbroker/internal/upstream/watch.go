@@ -25,6 +25,11 @@ func Watched(ctx context.Context) (context.Context, *Watch) {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { w.sent.Store(true) }}), w
 }
 
+// Unwatched gives the context of a request that belongs to a watched call and says nothing of what became of it.
+func Unwatched(ctx context.Context) context.Context {
+	return context.WithValue(ctx, watchKey{}, nil)
+}
+
 // Sent says whether any of the requests may have reached the provider.
 func (w *Watch) Sent() bool { return w.sent.Load() }
 
