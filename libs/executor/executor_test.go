@@ -294,6 +294,22 @@ func TestNotCurrent(t *testing.T) {
 	if _, err := h.gate.Accept(t.Context(), ahead); !executor.Later(err) {
 		t.Errorf("a decision that saw more: %v", err)
 	}
+	accepted, err := h.gate.Accept(t.Context(), heard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nor does it begin what was accepted before, though nothing that it knows of speaks against it.
+	d := h.Deps(schemas.Toolbroker)
+	behind := executor.New(call.Upstream, d.Conn, d.Log, d.Root)
+	behind.Follow(d.View(func(eventlog.Stored) {}))
+	for _, e := range h.Events(schemas.Control, "grant.created") {
+		if err := behind.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := behind.Enter(t.Context(), accepted); !executor.Later(err) {
+		t.Errorf("what was accepted before: %v", err)
+	}
 	h.Server.Halt()
 	buskit.Eventually(t, "the gate closes", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

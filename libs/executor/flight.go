@@ -36,7 +36,7 @@ func StoppedBy(err error) string {
 
 // Enter notes that this process acts on a call. Its context ends when the grant is revoked, the agent or the connection
 // removed, or the run cancelled; when that is so already, StoppedBy says it of the error. Problems: busy when this
-// process acts on the call already.
+// process acts on the call already, unavailable when it is not current: what was accepted a while ago may be revoked by now.
 func (g *Gate) Enter(ctx context.Context, w *Work) (context.Context, func(), error) {
 	if !g.hearing.had(g.conn, w.asked) {
 		over, err := g.RunOver(ctx, w.Tenant, w.Admitted.Run)
@@ -46,6 +46,9 @@ func (g *Gate) Enter(ctx context.Context, w *Work) (context.Context, func(), err
 		if over {
 			return nil, nil, errRunEnds
 		}
+	}
+	if err := g.view.Current(); err != nil {
+		return nil, nil, err
 	}
 	return g.flights.enter(ctx, w)
 }
