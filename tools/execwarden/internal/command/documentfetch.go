@@ -40,12 +40,7 @@ func fetchDocument(ctx context.Context, address string) (path string, done func(
 	if err := protected(r.URL); err != nil {
 		return "", nil, err
 	}
-	client := &http.Client{CheckRedirect: func(next *http.Request, via []*http.Request) error {
-		if len(via) >= documentHops {
-			return problem.New(problem.Invalid, "the description's address leads from one to the next, over %d times", documentHops)
-		}
-		return protected(next.URL)
-	}}
+	client := &http.Client{CheckRedirect: hop}
 	resp, err := client.Do(r)
 	if err != nil {
 		var refused *problem.Error
@@ -80,6 +75,17 @@ func fetchDocument(ctx context.Context, address string) (path string, done func(
 		return "", nil, problem.Wrap(err, problem.Internal, "the description cannot be kept")
 	}
 	return path, done, nil
+}
+
+// hop refuses to be led in circles, and to be led on by a site of elsewhere to what listens on this machine.
+func hop(next *http.Request, via []*http.Request) error {
+	switch from := via[len(via)-1].URL; {
+	case len(via) >= documentHops:
+		return problem.New(problem.Invalid, "the description's address leads from one to the next, over %d times", documentHops)
+	case next.URL.Scheme != "https" && from.Scheme == "https":
+		return problem.New(problem.Invalid, "%s leads to %s, which is not https", from.Redacted(), next.URL.Redacted())
+	}
+	return protected(next.URL)
 }
 
 // protected refuses to fetch what somebody on the way could change: it says what agents may call. This machine is not

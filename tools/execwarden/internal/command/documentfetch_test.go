@@ -54,3 +54,28 @@ func TestFetchDocument(t *testing.T) {
 		}
 	}
 }
+
+// What a site of elsewhere says does not ask what listens on this machine.
+func TestLedToThisMachine(t *testing.T) {
+	request := func(address string) *http.Request {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, c := range []struct {
+		from, to string
+		ok       bool
+	}{
+		{"https://example.com/", "http://localhost:8080/", false},
+		{"https://example.com/", "http://127.0.0.1/", false},
+		{"https://example.com/", "https://example.org/", true},
+		{"http://localhost:8080/a", "http://localhost:8080/b", true},
+		{"http://localhost:8080/a", "https://example.com/", true},
+	} {
+		if err := hop(request(c.to), []*http.Request{request(c.from)}); (err == nil) != c.ok {
+			t.Errorf("from %s to %s: %v", c.from, c.to, err)
+		}
+	}
+}
