@@ -97,7 +97,7 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connectio
 	if err != nil {
 		return nil, err
 	}
-	token := func(ctx context.Context) (vault.Secret, error) { return p.credential(ctx, tenant, def) }
+	token := func(ctx context.Context) (vault.Secret, error) { return p.reveal(ctx, tenant, def) }
 	switch def.Type {
 	case connection.GitHub:
 		files, err := filesOf(def)
@@ -129,6 +129,15 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connectio
 	return nil, problem.New(problem.Invalid, "this broker does not know connections of type %q", def.Type)
 }
 
+// reveal gives a connection's credential. That it cannot be had now is no fault of the provider, which was not asked.
+func (p *providers) reveal(ctx context.Context, tenant id.Tenant, def connection.Defined) (vault.Secret, error) {
+	s, err := p.credential(ctx, tenant, def)
+	if err != nil {
+		return s, upstream.Harmlessly(err)
+	}
+	return s, nil
+}
+
 // program makes the provider of a connection that is a program beside the broker.
 func (p *providers) program(tenant id.Tenant, def connection.Defined) (upstream.Provider, error) {
 	program, err := p.programs.Find(tenant, def.URL)
@@ -139,7 +148,7 @@ func (p *providers) program(tenant id.Tenant, def connection.Defined) (upstream.
 		var credential vault.Secret
 		var err error
 		if def.Credential != "" && program.CredentialEnv != "" {
-			if credential, err = p.credential(ctx, tenant, def); err != nil {
+			if credential, err = p.reveal(ctx, tenant, def); err != nil {
 				return nil, err
 			}
 		}
