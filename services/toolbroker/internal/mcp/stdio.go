@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -24,7 +25,28 @@ type Program interface {
 // it says that its tools changed, and must not block.
 func NewProgram(start func(context.Context) (Program, error), changed func()) *Provider {
 	p := newProvider()
-	p.changed = changed
+	news := make(chan struct{}, 1)
+	p.changed = func() {
+		select {
+		case news <- struct{}{}:
+		default: // it is told anyway
+		}
+	}
+	p.running.Go(func() {
+		for {
+			select {
+			case <-p.ctx.Done():
+				return
+			case <-news:
+				changed()
+			}
+			select { // one that says it again and again is listed now and then
+			case <-p.ctx.Done():
+				return
+			case <-time.After(restAfterNews):
+			}
+		}
+	})
 	p.dial = func(ctx context.Context) (mcp.Transport, *lines, error) {
 		running, err := start(ctx)
 		if err != nil {

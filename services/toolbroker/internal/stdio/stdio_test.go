@@ -94,6 +94,12 @@ func serve(as string) {
 		dir, _ := os.Getwd()
 		return dir + "\n" + strings.Join(os.Environ(), "\n")
 	})
+	add("boast", func(context.Context, *sdk.CallToolRequest) string {
+		for range 500 {
+			fmt.Println(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		}
+		return "done"
+	})
 	add("pid", func(context.Context, *sdk.CallToolRequest) string { return strconv.Itoa(os.Getpid()) })
 	add("fork", func(context.Context, *sdk.CallToolRequest) string {
 		self, _ := os.Executable()
@@ -195,7 +201,7 @@ func TestProgram(t *testing.T) {
 	t.Setenv("OF_THE_BROKER", "secret")
 	h := start(t, "good")
 	tools, err := h.Tools(t.Context())
-	if err != nil || len(tools) != 8 {
+	if err != nil || len(tools) != 9 {
 		t.Fatalf("%v, %v", tools, err)
 	}
 	lines := strings.Split(h.must("env"), "\n")
@@ -296,6 +302,17 @@ func TestHostilePrograms(t *testing.T) {
 			t.Errorf("%q, %v", text, err)
 		}
 	})
+}
+
+// A program that says again and again that its tools changed is believed now and then.
+func TestChangesWithoutEnd(t *testing.T) {
+	h := start(t, "good")
+	h.must("boast")
+	h.must("pid")
+	buskit.Eventually(t, "it is told", func() bool { return len(h.changed) > 0 })
+	if n := len(h.changed); n > 20 {
+		t.Errorf("500 changes are told %d times", n)
+	}
 }
 
 // A program that does not read holds nobody for good: it is ended, and the next call starts it again.
