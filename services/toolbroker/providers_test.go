@@ -13,8 +13,21 @@ import (
 	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
 )
+
+// Nothing is kept for a connection that is no more.
+func TestForget(t *testing.T) {
+	s := &Service{state: control.New(), indexes: map[connectionKey]indexed{}, metrics: metrics{breakers: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "x"}, []string{"tenant", "connection"})}}
+	s.providers = newProviders(nil, s.state.Connection, s.state.Package, nil, nil, nil, slog.New(slog.DiscardHandler))
+	s.index("tnt_a", "con_x")
+	s.index("tnt_b", "con_x")
+	s.forget("tnt_a", "con_x")
+	if _, kept := s.indexes[connectionKey{"tnt_b", "con_x"}]; !kept || len(s.indexes) != 1 {
+		t.Errorf("%v", s.indexes)
+	}
+}
 
 // A vault that is away says nothing of a provider, which is asked again as soon as it is back.
 func TestVaultAwayOpensNoBreaker(t *testing.T) {

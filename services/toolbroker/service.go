@@ -183,6 +183,9 @@ func (s *Service) apply(e eventlog.Stored) {
 func (s *Service) forget(tenant id.Tenant, c id.Connection) {
 	if _, ok := s.state.Connection(tenant, id.Name(c)); !ok {
 		s.providers.drop(tenant, c)
+		s.indexing.Lock()
+		delete(s.indexes, connectionKey{tenant, c})
+		s.indexing.Unlock()
 		s.metrics.breakers.DeleteLabelValues(string(tenant), string(c))
 	}
 }
