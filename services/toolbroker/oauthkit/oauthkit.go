@@ -28,6 +28,7 @@ type Faults struct {
 	RootOnly    bool          // the resource's metadata is at the root of the site only
 	NoMetadata  bool          // no metadata of the resource at all
 	Resource    string        // that the metadata is about, in place of the MCP server's
+	Server      string        // that the resource's metadata names, in place of its own
 	Issuer      string        // that the metadata names, in place of its own
 	TokenURL    string        // that the metadata names, in place of its own
 	Iss         string        // that the browser is sent back with; "-" is none
@@ -168,7 +169,11 @@ func (s *Server) protected(w http.ResponseWriter, r *http.Request) {
 		if f.Resource != "" {
 			resource = f.Resource
 		}
-		answer(w, 200, map[string]any{"resource": resource, "authorization_servers": []string{s.Issuer()}, "scopes_supported": []string{"tickets:read"}})
+		server := s.Issuer()
+		if f.Server != "" {
+			server = f.Server
+		}
+		answer(w, 200, map[string]any{"resource": resource, "authorization_servers": []string{server}, "scopes_supported": []string{"tickets:read"}})
 	case r.URL.Path != "/mcp":
 		http.NotFound(w, r)
 	case !known || time.Now().After(ends):

@@ -91,6 +91,7 @@ type entry struct {
 	Made    time.Time        `json:"made"`              // when the login was finished
 	Refused string           `json:"refused,omitempty"` // why there is no token and will be none until somebody acts
 	Secret  string           `json:"secret,omitempty"`  // the fingerprint of the connection's credential when it was refused
+	Took    string           `json:"took,omitempty"`    // the fingerprint of the connection's credential that Server took last
 	Lease   lease            `json:"lease,omitzero"`
 }
 

@@ -550,6 +550,36 @@ func TestClientCredentials(t *testing.T) {
 	}
 }
 
+// A client's secret is for the authorization server that took it: a provider that names another does not get it sent there.
+func TestSecretIsForOneServer(t *testing.T) {
+	h := start(t)
+	other := oauthkit.Start(t)
+	h.conn.Private = append(h.conn.Private, other.Private()...)
+	h.conn.OAuth = connection.OAuth{Flow: connection.ClientCredentials, ClientID: oauthkit.ClientID}
+	put := func(secret string) {
+		t.Helper()
+		var err error
+		if h.conn.Credential, err = h.vault.Put(t.Context(), h.conn.Tenant, "con_tickets", vault.NewSecret(secret)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(oauthkit.Secret)
+	h.mustCall(h.provider(0))
+	h.server.Change(oauthkit.Faults{Server: other.Issuer()})
+	h.server.Expire()
+	if err := echo(t.Context(), h.provider(1)); problem.CodeOf(err) != problem.Unauthenticated || !strings.Contains(err.Error(), other.Issuer()) {
+		t.Errorf("%v", err)
+	}
+	if asked := other.Asked(); len(asked) != 0 {
+		t.Errorf("the other server is asked: %v", asked)
+	}
+	// Another secret is given for the server of now.
+	put("another")
+	if _, err := h.clients[0].Token(t.Context(), h.conn, ""); problem.CodeOf(err) != problem.Unauthenticated || len(other.Asked()) != 1 {
+		t.Errorf("%v, asked %v", err, other.Asked())
+	}
+}
+
 // A client that was registered by hand logs in as such, and one that registers itself does so once.
 func TestClients(t *testing.T) {
 	h := start(t)

@@ -94,11 +94,11 @@ type tokens struct {
 // maxToken is the longest token that is kept, in bytes: two, and what is around them, fit into one secret.
 const maxToken = 16 << 10
 
-// refusal is an authorization server's no. It is one of the words that are registered for it: what else a server says
+// refusal is an authorization server's no, or ours to ask it. The server's is one of the words that are registered for it: what else a server says
 // could hold what we sent.
-type refusal struct{ word string }
+type refusal struct{ why string }
 
-func (r *refusal) Error() string { return "the authorization server says " + r.word }
+func (r *refusal) Error() string { return r.why }
 
 // words are the errors of RFC 6749 sections 4.1.2.1 and 5.2, RFC 8707, and OpenID Connect Core 3.1.2.6.
 var words = []string{
@@ -133,7 +133,7 @@ func (c *Client) ask(ctx context.Context, conn Connection, s server, who identit
 	readable := json.Unmarshal(raw, &a) == nil
 	switch {
 	case readable && a.Error != "" && status >= 400 && status < 500 && status != http.StatusTooManyRequests && a.Error != "temporarily_unavailable":
-		return tokens{}, &refusal{word(a.Error)}
+		return tokens{}, &refusal{"the authorization server says " + word(a.Error)}
 	case status != http.StatusOK:
 		return tokens{}, problem.New(problem.Unavailable, "the token endpoint of connection %s answers with status %d", conn.name(), status)
 	case !readable || !token(a.Access) || a.Refresh != "" && !token(a.Refresh) || !strings.EqualFold(a.Type, "bearer"):

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"time"
 
@@ -161,6 +162,7 @@ func (c *Client) spend(ctx context.Context, conn Connection, e entry, revision u
 	}
 	c.count("renewed")
 	e.take(got)
+	e.Took = conn.Credential
 	if err := c.settle(ctx, conn, e, revision, holder); err != nil {
 		if problem.CodeOf(err) == problem.Conflict {
 			c.revoke(ctx, conn, e) // nobody will use these
@@ -179,6 +181,10 @@ func (c *Client) again(ctx context.Context, conn Connection, e *entry) (tokens, 
 	found, err := c.discover(ctx, conn)
 	if err != nil {
 		return tokens{}, err
+	}
+	if e.Took == conn.Credential && e.Took != "" && found.Issuer != e.Server.Issuer {
+		// The provider says which server that is. What one server takes must not be sent to any other that it names.
+		return tokens{}, &refusal{fmt.Sprintf("its MCP server names another authorization server, %.200q, than the one that took its secret, %.200q", found.Issuer, e.Server.Issuer)}
 	}
 	e.Server, e.Client.Method = found, found.method(true)
 	form := url.Values{"grant_type": {"client_credentials"}}
