@@ -33,13 +33,15 @@ type Provider struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
+	connecting chan struct{} // held by whoever makes a session, or has ended the last one
+
 	mu      sync.Mutex
 	session *mcp.ClientSession
 	lines   *lines // of the session, for a program
 }
 
 func newProvider() *Provider {
-	p := &Provider{}
+	p := &Provider{connecting: make(chan struct{}, 1)}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
 }
@@ -198,25 +200,47 @@ func (p *Provider) Probe(context.Context, upstream.Call) (upstream.Result, bool,
 func (p *Provider) Close() error {
 	p.stop()
 	p.running.Wait()
+	p.connecting <- struct{}{} // whoever waits for it finds the connection closed
+	defer func() { <-p.connecting }()
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.session == nil {
-		return nil
-	}
 	s := p.session
 	p.session = nil
+	p.mu.Unlock()
+	if s == nil {
+		return nil
+	}
 	return s.Close()
 }
 
-func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, *lines, error) {
+// open gives the session that is there, nil when there is none that is good for a call.
+func (p *Provider) open() (*mcp.ClientSession, *lines) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.session != nil && (p.lines == nil || !p.lines.program.Ended()) {
-		return p.session, p.lines, nil
+	if p.session == nil || p.lines != nil && p.lines.program.Ended() {
+		return nil, nil
 	}
-	if p.session != nil {
-		_ = p.session.Close() // of a program that ended
-		p.session = nil
+	return p.session, p.lines
+}
+
+func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, *lines, error) {
+	if s, l := p.open(); s != nil {
+		return s, l, nil
+	}
+	select { // a call that is given up does not wait for a server that takes its time with another's
+	case p.connecting <- struct{}{}:
+		defer func() { <-p.connecting }()
+	case <-ctx.Done():
+		return nil, nil, problem.Wrap(ctx.Err(), problem.Unavailable, "the MCP server takes too long to take the connection")
+	}
+	if s, l := p.open(); s != nil {
+		return s, l, nil
+	}
+	p.mu.Lock()
+	dead := p.session
+	p.session = nil
+	p.mu.Unlock()
+	if dead != nil {
+		_ = dead.Close() // of a program that ended
 	}
 	if p.ctx.Err() != nil {
 		return nil, nil, problem.New(problem.Unavailable, "the connection is being closed")
@@ -243,7 +267,9 @@ func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, *lines, err
 		return nil, nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection"), watch)
 	}
 	askForLog(ctx, s)
+	p.mu.Lock()
 	p.session, p.lines = s, l
+	p.mu.Unlock()
 	return s, l, nil
 }
 

@@ -258,6 +258,45 @@ func TestBrokenCalls(t *testing.T) {
 	}
 }
 
+// A call that is given up does not wait until a server that hangs has let another's attempt to connect go.
+func TestGivenUpWhileAnotherConnects(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		once.Do(func() { close(arrived) })
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(server.Close)
+	p := provider(t, server.URL)
+	first := make(chan struct{})
+	go func() {
+		defer close(first)
+		_, _ = p.Call(t.Context(), upstream.Call{Tool: "pay", Args: json.RawMessage(`{}`)}) // it fails, whenever
+	}()
+	<-arrived
+	ctx, cancel := context.WithCancel(t.Context())
+	second := make(chan error, 1)
+	go func() {
+		_, err := p.Call(ctx, upstream.Call{Tool: "pay", Args: json.RawMessage(`{}`)})
+		second <- err
+	}()
+	cancel()
+	select {
+	case err := <-second:
+		if err == nil || upstream.Ambiguous(err) {
+			t.Errorf("%v, ambiguous %v", err, upstream.Ambiguous(err))
+		}
+	case <-first:
+		t.Error("it waits for another's")
+	}
+	close(release)
+	<-first
+}
+
 // A session that the server forgot is no answer to the calls that were sent in it before: they are not made again.
 func TestSessionEndsUnderACall(t *testing.T) {
 	var n atomic.Int64
