@@ -2,7 +2,6 @@ package toolbroker
 
 import (
 	"context"
-	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -24,33 +23,61 @@ const (
 	listTimeout = 30 * time.Second
 )
 
+// maxSoon is how many connections of one tenant are listed at once because they are due: its dead servers delay nobody
+// else's.
+const maxSoon = 4
+
 // lists holds connections that are to be listed soon, each once. Whoever adds one never waits.
 type lists struct {
-	mu   sync.Mutex
-	due  map[connectionKey]struct{}
-	wake chan struct{}
+	mu      sync.Mutex
+	due     map[connectionKey]struct{}
+	running map[connectionKey]struct{}
+	wake    chan struct{}
 }
 
 func newLists() *lists {
-	return &lists{due: map[connectionKey]struct{}{}, wake: make(chan struct{}, 1)}
+	return &lists{due: map[connectionKey]struct{}{}, running: map[connectionKey]struct{}{}, wake: make(chan struct{}, 1)}
 }
 
 func (l *lists) soon(key connectionKey) {
 	l.mu.Lock()
 	l.due[key] = struct{}{}
 	l.mu.Unlock()
+	l.look()
+}
+
+func (l *lists) look() {
 	select {
 	case l.wake <- struct{}{}:
 	default: // it will look anyway
 	}
 }
 
-func (l *lists) take() []connectionKey {
+// take gives those that are due and may be listed now. Each has to be given back with done.
+func (l *lists) take() (out []connectionKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := slices.Collect(maps.Keys(l.due))
-	clear(l.due)
+	of := map[id.Tenant]int{}
+	for key := range l.running {
+		of[key.tenant]++
+	}
+	for key := range l.due {
+		if _, running := l.running[key]; running || of[key.tenant] >= maxSoon {
+			continue
+		}
+		of[key.tenant]++
+		delete(l.due, key)
+		l.running[key] = struct{}{}
+		out = append(out, key)
+	}
 	return out
+}
+
+func (l *lists) done(key connectionKey) {
+	l.mu.Lock()
+	delete(l.running, key)
+	l.mu.Unlock()
+	l.look()
 }
 
 // list looks at what a connection offers now, as it is defined now, and says so when it is not what was known.
@@ -133,19 +160,20 @@ func (s *Service) relist(ctx context.Context) {
 
 // relistSoon lists the connections that are due, as soon as they are.
 func (s *Service) relistSoon(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.lists.wake:
 		}
-		var due []control.Owned
 		for _, key := range s.lists.take() {
-			if def, ok := s.state.Connection(key.tenant, id.Name(key.connection)); ok {
-				due = append(due, control.Owned{Tenant: key.tenant, Defined: def})
-			}
+			running.Go(func() {
+				defer s.lists.done(key)
+				s.relistOne(ctx, key)
+			})
 		}
-		s.relistAll(ctx, due)
 	}
 }
 
@@ -153,13 +181,13 @@ func (s *Service) relistAll(ctx context.Context, all []control.Owned) {
 	var group errgroup.Group
 	group.SetLimit(maxListing)
 	for _, c := range all {
-		group.Go(func() error { s.relistOne(ctx, c); return nil })
+		group.Go(func() error { s.relistOne(ctx, connectionKey{c.Tenant, c.Connection}); return nil })
 	}
 	_ = group.Wait() // no function of it gives an error
 }
 
-func (s *Service) relistOne(ctx context.Context, c control.Owned) {
-	if err := s.list(ctx, c.Tenant, c.Connection, ""); err != nil && ctx.Err() == nil {
-		s.log.Warn("a connection does not list its tools", "tenant", c.Tenant, "connection", c.Connection, "err", err)
+func (s *Service) relistOne(ctx context.Context, c connectionKey) {
+	if err := s.list(ctx, c.tenant, c.connection, ""); err != nil && ctx.Err() == nil {
+		s.log.Warn("a connection does not list its tools", "tenant", c.tenant, "connection", c.connection, "err", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // Times of hearing a server. They are variables for tests.
 var (
 	connectWithin = 15 * time.Second // until a stream has to be open
-	restAfterNews = 2 * time.Second  // more news in that time are one
+	restAfterNews = 2 * time.Second  // more news in that time are one; twice as long after each, while they go on
 	retryFirst    = time.Second      // after a stream ended, and twice as long each time
 	retryMost     = 5 * time.Minute  // servers are listed that often anyway
 	steadyAfter   = time.Minute      // a stream that lasted that long starts the waits anew
@@ -71,7 +71,8 @@ func (p *Provider) hear(ctx context.Context, changed func()) (offered, lasted bo
 	if caps := s.InitializeResult().Capabilities; caps == nil || caps.Tools == nil || !caps.Tools.ListChanged || way.refused.Load() {
 		return false, false
 	}
-	for {
+	rest, last := restAfterNews, time.Now()
+	for ; ; rest = min(2*rest, retryMost) {
 		select {
 		case <-ctx.Done():
 			return true, true
@@ -80,10 +81,14 @@ func (p *Provider) hear(ctx context.Context, changed func()) (offered, lasted bo
 		case <-news:
 			changed()
 		}
+		if time.Since(last) > rest+steadyAfter {
+			rest = restAfterNews
+		}
+		last = time.Now()
 		select { // a server that says it again and again is listed now and then
 		case <-ctx.Done():
 			return true, true
-		case <-time.After(restAfterNews):
+		case <-time.After(rest):
 		}
 	}
 }
