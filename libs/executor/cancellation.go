@@ -25,7 +25,7 @@ const sweepEvery = 2 * time.Second
 func (g *Gate) HearCancellations(ctx context.Context) error {
 	sub, err := g.conn.NC.Subscribe(bus.RunCancelledSubject, func(m *nats.Msg) {
 		if at, err := schemas.ParseSubject(m.Subject); err == nil {
-			g.flights.cancelRun(thing{at.Tenant, at.Key})
+			g.flights.cancelRun(thing{Tenant: at.Tenant, ID: at.Key})
 		}
 	})
 	if err != nil {
@@ -48,7 +48,7 @@ func (g *Gate) HearCancellations(ctx context.Context) error {
 		}
 		for _, r := range g.flights.sweep() {
 			// An error is one of a bus that is away; the next sweep looks again.
-			if over, err := g.RunOver(ctx, r.tenant, id.Run(r.id)); err == nil && over {
+			if over, err := g.RunOver(ctx, r.Tenant, id.Run(r.ID)); err == nil && over {
 				g.flights.cancelRun(r)
 			}
 		}

@@ -13,11 +13,9 @@ import (
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/standing"
 	"github.com/execwarden/execwarden/schemas"
-	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/call"
-	"github.com/execwarden/execwarden/schemas/connection"
-	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/key"
 )
@@ -54,29 +52,19 @@ func (g *Gate) OpenClaims(ctx context.Context) (err error) {
 }
 
 // Kinds lists what Apply takes.
-func Kinds() []string {
-	return []string{key.Published{}.Kind(), grant.Created{}.Kind(), grant.Revoked{}.Kind(), agent.Defined{}.Kind(), connection.Defined{}.Kind()}
-}
+func Kinds() []string { return append(standing.Kinds(), key.Published{}.Kind()) }
 
-// Apply takes published keys, and grants with their revocations.
+// Apply takes published keys, and what calls rest on.
 func (g *Gate) Apply(s eventlog.Stored) error {
-	ev, err := s.Envelope.Decode()
+	g.flights.apply(s)
+	if s.At.Kind() != (key.Published{}).Kind() {
+		return nil
+	}
+	ev, err := eventlog.Decode[key.Published](s)
 	if err != nil {
-		return nil // of no kind that matters here
+		return nil // of a version that this program does not know
 	}
-	switch ev := ev.(type) {
-	case key.Published:
-		return g.keys.Add(ev)
-	case agent.Defined:
-		g.flights.set(thing{s.At.Tenant, string(ev.Agent)}, s.Seq, !ev.Removed)
-	case connection.Defined:
-		g.flights.set(thing{s.At.Tenant, string(ev.Connection)}, s.Seq, !ev.Removed)
-	case grant.Created:
-		g.flights.set(thing{s.At.Tenant, string(ev.Grant)}, s.Seq, true)
-	case grant.Revoked:
-		g.flights.set(thing{s.At.Tenant, string(ev.Grant)}, s.Seq, false)
-	}
-	return nil
+	return g.keys.Add(ev)
 }
 
 // Work is a verified admission, ready to be acted on.

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/standing"
 	"github.com/execwarden/execwarden/schemas/id"
 )
 
@@ -56,8 +58,8 @@ func (g *Gate) Enter(ctx context.Context, w *Work) (context.Context, func(), err
 // flights knows what calls rest on and which are in flight, so that an end reaches every one: a call either finds what
 // it rests on gone when it enters, or is there to be cancelled.
 type flights struct {
+	standing  standing.Set
 	mu        sync.Mutex
-	standing  map[thing]standing
 	cancelled map[thing]struct{} // the runs that were cancelled last
 	oldest    []thing            // the same, in order
 	flying    map[id.Call]flight
@@ -67,16 +69,8 @@ type flights struct {
 // the last calls of its run.
 const maxCancelled = 4096
 
-// thing is what calls rest on: a grant, an agent, a connection or a run. Their ids are told apart by their prefix.
-type thing struct {
-	tenant id.Tenant
-	id     string
-}
-
-type standing struct {
-	seq    uint64
-	stands bool
-}
+// thing is what calls rest on, or the run that they are of.
+type thing = standing.Thing
 
 type flight struct {
 	grant, agent, connection, run thing
@@ -85,20 +79,18 @@ type flight struct {
 }
 
 func newFlights() *flights {
-	return &flights{standing: map[thing]standing{}, cancelled: map[thing]struct{}{}, flying: map[id.Call]flight{}}
+	return &flights{cancelled: map[thing]struct{}{}, flying: map[id.Call]flight{}}
 }
 
-// set notes what the control stream says of a grant, an agent or a connection at a sequence. The highest counts.
-func (f *flights) set(t thing, seq uint64, stands bool) {
+// apply takes an event of the control stream. What is no more is noted before flights are looked at, and enter looks at it
+// while it adds one: so none is missed.
+func (f *flights) apply(e eventlog.Stored) {
+	t, ended := f.standing.Apply(e)
+	if !ended {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.standing[t].seq >= seq {
-		return
-	}
-	f.standing[t] = standing{seq, stands}
-	if stands {
-		return
-	}
 	f.end(errRevoked, func(x flight) bool { return x.grant == t })
 	f.end(errRemoved, func(x flight) bool { return x.agent == t || x.connection == t })
 }
@@ -127,7 +119,7 @@ func (f *flights) end(why error, which func(flight) bool) {
 }
 
 func (f *flights) enter(ctx context.Context, w *Work) (context.Context, func(), error) {
-	of := func(id string) thing { return thing{w.Tenant, id} }
+	of := func(id string) thing { return thing{Tenant: w.Tenant, ID: id} }
 	connection, _, _ := strings.Cut(w.Requested.Tool, ".")
 	x := flight{grant: of(string(w.Admitted.Grant)), agent: of(string(w.Requested.Agent)), connection: of("con_" + connection), run: of(string(w.Admitted.Run))}
 	c := w.Admitted.Call
@@ -135,9 +127,9 @@ func (f *flights) enter(ctx context.Context, w *Work) (context.Context, func(), 
 	defer f.mu.Unlock()
 	_, over := f.cancelled[x.run]
 	switch {
-	case !f.standing[x.grant].stands:
+	case !f.standing.Stands(x.grant):
 		return nil, nil, errRevoked
-	case f.gone(x.agent) || f.gone(x.connection):
+	case f.standing.Gone(x.agent) || f.standing.Gone(x.connection):
 		return nil, nil, errRemoved
 	case over:
 		return nil, nil, errRunEnds
@@ -153,10 +145,4 @@ func (f *flights) enter(ctx context.Context, w *Work) (context.Context, func(), 
 		f.mu.Unlock()
 		x.cancel(nil)
 	}, nil
-}
-
-// gone says that a thing was there and is no more.
-func (f *flights) gone(t thing) bool {
-	s, known := f.standing[t]
-	return known && !s.stands
 }

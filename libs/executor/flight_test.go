@@ -1,23 +1,51 @@
 package executor
 
 import (
+	"encoding/json"
 	"strconv"
 	"testing"
 
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 )
+
+// said tells flights of an event of the control stream.
+func said(t *testing.T, f *flights, tenant id.Tenant, seq uint64, ev schemas.Event) {
+	t.Helper()
+	data, err := json.Marshal(ev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var key string
+	switch ev := ev.(type) {
+	case grant.Created:
+		key = string(ev.Grant)
+	case grant.Revoked:
+		key = string(ev.Grant)
+	case agent.Defined:
+		key = string(ev.Agent)
+	case connection.Defined:
+		key = string(ev.Connection)
+	}
+	f.apply(eventlog.Stored{Stream: schemas.Control, Seq: seq, At: schemas.SubjectOf(tenant, ev.Kind(), key, ""),
+		Envelope: schemas.Envelope{Type: schemas.TypeOf(schemas.EntryOf(ev)), Data: data}})
+}
 
 // What is in flight ends when its grant, its agent or its connection is no more or its run is cancelled, says which, and
 // nothing else ends it.
 func TestWhatEndsAFlight(t *testing.T) {
 	g := newFlights()
-	for _, grant := range []id.Grant{"grt_a", "grt_b"} {
-		g.set(thing{"tnt_a", string(grant)}, 1, true)
+	for _, name := range []id.Grant{"grt_a", "grt_b"} {
+		said(t, g, "tnt_a", 1, grant.Created{Grant: name, Agent: "agt_a"})
 	}
-	enter := func(n id.Call, grant id.Grant, agent id.Agent, tool string, run id.Run) (ended func() string) {
+	enter := func(n id.Call, under id.Grant, a id.Agent, tool string, run id.Run) (ended func() string) {
 		t.Helper()
-		w := &Work{Tenant: "tnt_a", Admitted: call.Admitted{Call: n, Run: run, Grant: grant}, Requested: call.Requested{Call: n, Agent: agent, Tool: tool}}
+		w := &Work{Tenant: "tnt_a", Admitted: call.Admitted{Call: n, Run: run, Grant: under}, Requested: call.Requested{Call: n, Agent: a, Tool: tool}}
 		ctx, leave, err := g.enter(t.Context(), w)
 		if err != nil {
 			t.Fatal(err)
@@ -31,16 +59,16 @@ func TestWhatEndsAFlight(t *testing.T) {
 	byRun := enter("call_6", "grt_b", "agt_c", "github.x", "run_b")
 	stays := enter("call_4", "grt_b", "agt_c", "github.x", "run_a")
 
-	g.set(thing{"tnt_other", "agt_b"}, 2, false)
-	g.set(thing{"tnt_other", "con_tickets"}, 2, false)
-	g.cancelRun(thing{"tnt_other", "run_b"})
+	said(t, g, "tnt_other", 2, agent.Defined{Agent: "agt_b", Removed: true})
+	said(t, g, "tnt_other", 2, connection.Defined{Connection: "con_tickets", Removed: true})
+	g.cancelRun(thing{Tenant: "tnt_other", ID: "run_b"})
 	if byGrant()+byAgent()+byConnection()+byRun()+stays() != "" {
 		t.Fatal("another tenant's end ended a flight")
 	}
-	g.set(thing{"tnt_a", "grt_a"}, 2, false)
-	g.set(thing{"tnt_a", "agt_b"}, 3, false)
-	g.set(thing{"tnt_a", "con_tickets"}, 4, false)
-	g.cancelRun(thing{"tnt_a", "run_b"})
+	said(t, g, "tnt_a", 2, grant.Revoked{Grant: "grt_a", Agent: "agt_a"})
+	said(t, g, "tnt_a", 3, agent.Defined{Agent: "agt_b", Removed: true})
+	said(t, g, "tnt_a", 4, connection.Defined{Connection: "con_tickets", Removed: true})
+	g.cancelRun(thing{Tenant: "tnt_a", ID: "run_b"})
 	if byGrant() != Revoked || byAgent() != errRemoved.Message || byConnection() != errRemoved.Message || byRun() != errRunEnds.Message {
 		t.Errorf("ended: by grant %q, by agent %q, by connection %q, by run %q", byGrant(), byAgent(), byConnection(), byRun())
 	}
@@ -66,17 +94,17 @@ func TestWhatEndsAFlight(t *testing.T) {
 		}
 	}
 	// Defined again, it may be used again.
-	g.set(thing{"tnt_a", "agt_b"}, 5, true)
+	said(t, g, "tnt_a", 5, agent.Defined{Agent: "agt_b"})
 	enter("call_7", "grt_b", "agt_b", "github.x", "run_a")
 }
 
 // Runs that were cancelled are remembered up to a bound, the newest last.
 func TestCancelledRunsAreBounded(t *testing.T) {
 	f := newFlights()
-	f.set(thing{"tnt_a", "grt_a"}, 1, true)
+	said(t, f, "tnt_a", 1, grant.Created{Grant: "grt_a", Agent: "agt_a"})
 	for i := range 2*maxCancelled + 1 {
-		f.cancelRun(thing{"tnt_a", strconv.Itoa(i)})
-		f.cancelRun(thing{"tnt_a", strconv.Itoa(i)})
+		f.cancelRun(thing{Tenant: "tnt_a", ID: strconv.Itoa(i)})
+		f.cancelRun(thing{Tenant: "tnt_a", ID: strconv.Itoa(i)})
 	}
 	if len(f.cancelled) != maxCancelled || len(f.oldest) != maxCancelled {
 		t.Errorf("%d and %d are remembered", len(f.cancelled), len(f.oldest))

@@ -3,16 +3,13 @@ package approvals
 import (
 	"context"
 	"strings"
-	"sync"
 
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/standing"
 	"github.com/execwarden/execwarden/schemas"
-	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/approval"
-	"github.com/execwarden/execwarden/schemas/connection"
-	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/services/approvals/internal/book"
@@ -28,64 +25,11 @@ const (
 	runCancelled      = "the run was cancelled"
 )
 
-// mootKinds lists what grounds take.
-var mootKinds = []string{grant.Created{}.Kind(), grant.Revoked{}.Kind(), agent.Defined{}.Kind(), connection.Defined{}.Kind()}
-
-// grounds knows which grants, agents and connections are no more.
-type grounds struct {
-	mu   sync.Mutex
-	last map[thing]said
-}
-
-// thing is a grant, an agent or a connection; their ids are told apart by their prefix.
-type thing struct {
-	tenant id.Tenant
-	id     string
-}
-
-type said struct {
-	seq  uint64
-	gone bool
-}
-
-// apply takes an event, and says whether something is no more by it.
-func (g *grounds) apply(e eventlog.Stored) (ended bool) {
-	ev, err := e.Envelope.Decode()
-	if err != nil {
-		return false // of no kind that matters here
-	}
-	now := said{seq: e.Seq}
-	switch ev := ev.(type) {
-	case grant.Created:
-	case grant.Revoked:
-		now.gone = true
-	case agent.Defined:
-		now.gone = ev.Removed
-	case connection.Defined:
-		now.gone = ev.Removed
-	default:
-		return false
-	}
-	t := thing{e.At.Tenant, e.At.Key}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.last == nil {
-		g.last = map[thing]said{}
-	}
-	if g.last[t].seq >= e.Seq {
-		return false
-	}
-	g.last[t] = now
-	return now.gone
-}
-
 // moot says why there is nothing to decide about an approval any more, "" when there is.
-func (g *grounds) moot(tenant id.Tenant, r approval.Requested) string {
+func (s *Service) moot(tenant id.Tenant, r approval.Requested) string {
 	name, _, _ := strings.Cut(r.Tool, ".")
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	for _, what := range []struct{ id, why string }{{string(r.Grant), grantRevoked}, {string(r.Agent), agentRemoved}, {"con_" + name, connectionRemoved}} {
-		if g.last[thing{tenant, what.id}].gone {
+		if s.grounds.Gone(standing.Thing{Tenant: tenant, ID: what.id}) {
 			return what.why
 		}
 	}
@@ -99,7 +43,7 @@ func (s *Service) sayMoot(ctx context.Context) error {
 		return nil
 	}
 	for _, w := range s.book.Waiting() {
-		if why := s.grounds.moot(w.Tenant, w.State.Waits()); why != "" {
+		if why := s.moot(w.Tenant, w.State.Waits()); why != "" {
 			if err := s.expire(ctx, w, why); err != nil {
 				return err
 			}

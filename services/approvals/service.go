@@ -11,6 +11,7 @@ import (
 
 	"github.com/execwarden/execwarden/libs/boot"
 	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/standing"
 	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/schemas/target"
@@ -37,7 +38,7 @@ type Service struct {
 	added   eventlog.Latest[member.Added]
 	removed eventlog.Latest[member.Removed]
 
-	grounds grounds
+	grounds standing.Set
 	ended   chan struct{} // something that calls rest on is no more
 
 	reading sync.Mutex
@@ -63,7 +64,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, book: book.New(), backlog: backlog.New(), courier: courier.New(server), kick: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
-	s.view = deps.View(s.apply, append(mootKinds, member.Added{}.Kind(), member.Removed{}.Kind(), target.Defined{}.Kind(), tenant.Created{}.Kind())...)
+	s.view = deps.View(s.apply, append(standing.Kinds(), member.Added{}.Kind(), member.Removed{}.Kind(), target.Defined{}.Kind(), tenant.Created{}.Kind())...)
 	s.told = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "execwarden_notices_total", Help: "Attempts to tell approvers, by type of target and outcome: sent, retried, failed (given up)."}, []string{"type", "outcome"})
 	for _, c := range []prometheus.Collector{
@@ -87,7 +88,7 @@ func (s *Service) apply(e eventlog.Stored) {
 	s.removed.Apply(e)
 	s.targets.Apply(e)
 	s.tenants.Apply(e)
-	if s.grounds.apply(e) {
+	if _, ended := s.grounds.Apply(e); ended {
 		select {
 		case s.ended <- struct{}{}:
 		default: // the sweep is asked for already
