@@ -77,6 +77,9 @@ func about(v *value) string {
 
 func span(v *value) string {
 	low, high := v.get("minimum"), v.get("maximum")
+	if high == nil && (low.is('0') && (low.text == "0" || low.text == "1")) {
+		return "" // as everybody would guess
+	}
 	bound := func(b *value) string {
 		if b.is('0') && len(b.text) <= 20 {
 			return b.text
