@@ -19,6 +19,7 @@ const (
 // Tool is a tool's declaration. It is made once, and holds nothing of the schema.
 type Tool struct {
 	connection, name string
+	bare             string // the name in quotes
 	plain            variant
 	full             variant // with comments
 }
@@ -62,7 +63,7 @@ func New(of string, t connection.Tool) *Tool {
 		v.text = p.keyed(v.text, v.types)
 		return v, size <= maxPlain || docs
 	}
-	out := &Tool{connection: of, name: t.Name}
+	out := &Tool{connection: of, name: t.Name, bare: quoted(t.Name)}
 	depth, most, ok := 0, 0, false
 	for _, view := range views {
 		if depth, most = view[0], view[1]; !ok {

@@ -105,7 +105,7 @@ func (t *Tool) cost(l level) int {
 	case left:
 		return 0
 	case bare:
-		return len(quoted(t.name)) + len(" | ")
+		return len(t.bare) + len(" | ")
 	}
 	return len(t.at(l).text) + 2*len(step) + len("\n")
 }
@@ -170,7 +170,7 @@ func text(groups []*group, out *Written) string {
 			case left:
 				gone++
 			case bare:
-				bares = append(bares, quoted(t.name))
+				bares = append(bares, t.bare)
 			default:
 				said = append(said, step+step+names.in(t.at(l).text, t.at(l).types)+"\n")
 			}
