@@ -189,6 +189,9 @@ func (s *Service) forget(tenant id.Tenant, c id.Connection) {
 		s.indexing.Lock()
 		delete(s.indexes, connectionKey{tenant, c})
 		s.indexing.Unlock()
+		s.declaring.Lock()
+		delete(s.declarations, connectionKey{tenant, c})
+		s.declaring.Unlock()
 		s.metrics.breakers.DeleteLabelValues(string(tenant), string(c))
 	}
 }

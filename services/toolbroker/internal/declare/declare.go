@@ -49,36 +49,22 @@ func New(of string, t connection.Tool) *Tool {
 	root := read(t.Schema)
 	uses := map[string]int{}
 	root.references(uses)
-	fresh := func(docs bool, depth, most int) (variant, bool) {
-		p := &printer{root: root, docs: docs, depth: depth, most: most, left: maxWritten, uses: uses, named: map[string]string{}}
-		v := variant{text: method(t.Name) + "(" + p.arguments() + "): Promise<any>"}
-		size := len(v.text)
-		for _, text := range p.named {
-			size += len(text)
-		}
-		if size > maxFull {
-			return variant{}, false
-		}
-		v.types = p.types()
-		v.text = p.keyed(v.text, v.types)
-		return v, size <= maxPlain || docs
+	in := func(v view, docs bool) (variant, int) {
+		p := &printer{root: root, docs: docs, depth: v.depth, most: v.optional, left: maxWritten, uses: uses, named: map[string]string{}}
+		return p.declare(t.Name)
 	}
-	out := &Tool{connection: of, name: t.Name, bare: quoted(t.Name)}
-	depth, most, ok := 0, 0, false
-	for _, view := range views {
-		if depth, most = view[0], view[1]; !ok {
-			out.plain, ok = fresh(false, depth, most)
+	any := variant{text: method(t.Name) + "(args: " + record.text + "): Promise<any>"}
+	out := &Tool{connection: of, name: t.Name, bare: quoted(t.Name), plain: any, full: any}
+	for _, v := range views {
+		plain, size := in(v, false)
+		if size > maxPlain {
+			continue
 		}
-		if ok {
-			break
+		out.plain, out.full = plain, plain
+		if full, size := in(v, true); size <= maxFull {
+			out.full = full
 		}
-	}
-	if !ok {
-		out.plain = variant{text: method(t.Name) + "(args: " + record.text + "): Promise<any>"}
-	}
-	out.full = out.plain
-	if v, fits := fresh(true, depth, most); ok && fits {
-		out.full = v
+		break
 	}
 	if doc := strings.TrimSuffix(comment(firstPart(t.Description), maxToolDoc), " "); doc != "" {
 		out.full.text = doc + "\n" + step + step + out.full.text
@@ -86,8 +72,26 @@ func New(of string, t connection.Tool) *Tool {
 	return out
 }
 
-// views are tried in this order until a declaration is small enough: how deep, and how many optional arguments.
-var views = [][2]int{{12, maxCompared}, {6, maxCompared}, {4, maxCompared}, {3, maxCompared}, {2, maxCompared}, {1, maxCompared}, {1, 40}, {1, 10}}
+// view is how much of a schema is shown: how deep, and how many optional arguments of an object.
+type view struct{ depth, optional int }
+
+// views are tried in this order until a declaration is small enough.
+var views = []view{{12, maxCompared}, {6, maxCompared}, {4, maxCompared}, {3, maxCompared}, {2, maxCompared}, {1, maxCompared}, {1, 40}, {1, 10}}
+
+// declare writes a tool's declaration, and says how many bytes it takes with its types. Of one that is too large it says
+// only that.
+func (p *printer) declare(tool string) (variant, int) {
+	text := method(tool) + "(" + p.arguments() + "): Promise<any>"
+	size := len(text)
+	for _, t := range p.named {
+		size += len(t)
+	}
+	if size > maxFull {
+		return variant{}, size
+	}
+	types := p.types()
+	return variant{text: p.keyed(text, types), types: types}, size
+}
 
 // arguments is a tool's parameter list. A tool takes one object.
 func (p *printer) arguments() string {

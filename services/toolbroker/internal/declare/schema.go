@@ -154,10 +154,12 @@ func (v *value) at(ref string) *value {
 		return nil
 	}
 	rest, err := url.PathUnescape(rest)
-	if err != nil || rest == "" {
-		return map[bool]*value{true: v}[err == nil]
-	}
-	if rest[0] != '/' {
+	switch {
+	case err != nil:
+		return nil
+	case rest == "":
+		return v
+	case rest[0] != '/':
 		return nil // an anchor
 	}
 	for part := range strings.SplitSeq(rest[1:], "/") {
