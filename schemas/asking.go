@@ -34,6 +34,7 @@ var askings = []Asking{
 	{Toolbroker, "login_finish", []Service{Gateway}},
 	{Toolbroker, "package_import", []Service{Gateway}},
 	{Toolbroker, "tools_visible", []Service{Agentloop, Runtime, Gateway}},
+	{Toolbroker, "types_show", []Service{Gateway}},
 	{Toolbroker, "access_show", []Service{Gateway}},
 	{Toolbroker, "grant_simulate", []Service{Gateway}},
 	{Toolbroker, Barrier, []Service{Gateway, Approvals}},

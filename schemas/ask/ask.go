@@ -147,6 +147,21 @@ type RevokeGrant struct {
 	Reason string   `json:"reason,omitempty"`
 }
 
+// ShowTypes asks for the tools that an agent's scripts may call, as TypeScript; for Model, as its model is given them.
+type ShowTypes struct {
+	Agent id.Agent `json:"agent"`
+	Model bool     `json:"model,omitempty"`
+}
+
+// Types declares tools. Where there is no room for all, some are declared by their names only, and some are left out.
+type Types struct {
+	Types   string `json:"types"`   // TypeScript, empty when there is no tool
+	Tools   int    `json:"tools"`   // how many a script may call
+	Bare    int    `json:"bare"`    // of these, by their names only
+	Left    int    `json:"left"`    // of these, not declared
+	Runtime bool   `json:"runtime"` // the agent may run scripts at all
+}
+
 // ShowAccess asks what an agent could do, and what would become of calls that nobody asked for yet; at most MaxPlanned.
 type ShowAccess struct {
 	Agent id.Agent      `json:"agent"`
@@ -279,6 +294,9 @@ type VisibleTool struct {
 	Name        string          `json:"name"` // connection.tool
 	Description string          `json:"description"`
 	Schema      json.RawMessage `json:"schema"`
+	// Types tells a model, with the tool that runs scripts, which tools those may call. It is long, and apart from the
+	// description because not every protocol takes a long one.
+	Types string `json:"types,omitempty"`
 }
 
 // VisibleTools lists tools.

@@ -50,7 +50,32 @@ func TestManyToolsAreFolded(t *testing.T) {
 	if got := names(ask.Folded); len(got) != 60 {
 		t.Errorf("sixty tools are shown as %v", got) // fewer than fold
 	}
+	types := func() string {
+		seen, err := rpc.Ask[ask.VisibleTools](t.Context(), gateway, schemas.Toolbroker, "tools_visible", servicekit.Owner(), ask.Visibility{Agent: "agt_a", As: ask.Folded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range seen.Tools {
+			if tool.Types != "" && tool.Name != "runtime.run_javascript" {
+				t.Errorf("%s has types", tool.Name)
+			}
+			if tool.Name == "runtime.run_javascript" {
+				return tool.Types
+			}
+		}
+		return "no scripts"
+	}
+	if got := types(); got != "no scripts" {
+		t.Errorf("scripts are not granted: %s", got)
+	}
+	h.grant("grt_script", "runtime.run_javascript", grant.Never)
+	if got := types(); !strings.Contains(got, "\n  read_thing0(") || strings.Contains(got, "write_thing") || strings.Contains(got, "run_javascript") || !strings.Contains(got, "add_issue_comment(args: {") {
+		t.Errorf("with a denial scripts may call\n%s", got)
+	}
 	h.revoke("grt_deny")
+	if got := types(); strings.Count(got, "_thing") != 120 || !strings.Contains(got, "/** To write thing 119 */\n  write_thing119(args?: Record<string, unknown>): Promise<any>") {
+		t.Errorf("scripts may call\n%s", got)
+	}
 	if got := names(ask.Folded); !slices.Equal(got, []string{"many.search_operations", "many.describe_operation", "many.call_operation"}) {
 		t.Errorf("120 tools are shown as %v", got)
 	}

@@ -11,21 +11,29 @@ import (
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
 )
 
 // Nothing is kept for a connection that is no more.
 func TestForget(t *testing.T) {
-	s := &Service{state: control.New(), indexes: map[connectionKey]indexed{}, metrics: metrics{breakers: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "x"}, []string{"tenant", "connection"})}}
+	s := &Service{state: control.New(), indexes: map[connectionKey]indexed{}, declarations: map[connectionKey]declared{}, metrics: metrics{breakers: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "x"}, []string{"tenant", "connection"})}}
 	s.providers = newProviders(nil, s.state.Connection, s.state.Package, nil, nil, nil, slog.New(slog.DiscardHandler))
 	s.index("tnt_a", "con_x")
 	s.index("tnt_b", "con_x")
+	for _, tenant := range []id.Tenant{"tnt_a", "tnt_b"} {
+		s.declaration(tenant, policy.Tool{Full: "x.tool", Route: call.Upstream})
+	}
 	s.forget("tnt_a", "con_x")
 	if _, kept := s.indexes[connectionKey{"tnt_b", "con_x"}]; !kept || len(s.indexes) != 1 {
 		t.Errorf("%v", s.indexes)
+	}
+	if _, kept := s.declarations[connectionKey{"tnt_b", "con_x"}]; !kept || len(s.declarations) != 1 {
+		t.Errorf("%v", s.declarations)
 	}
 }
 

@@ -30,6 +30,7 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("login_finish", s.finishLogin),
 		rpc.On("tools_visible", s.visibleTools),
 		rpc.On("package_import", s.importPackage),
+		rpc.On("types_show", s.showTypes),
 		rpc.On("access_show", s.showAccess),
 		rpc.On("grant_simulate", s.simulateGrant),
 		barrier.Answer(s.view),

@@ -76,6 +76,9 @@ type Service struct {
 	indexing sync.Mutex
 	indexes  map[connectionKey]indexed // of connections whose tools somebody searched
 
+	declaring    sync.Mutex
+	declarations map[connectionKey]declared // of connections whose tools some script may call
+
 	// Set by Run, before anything is heard.
 	vault    *vault.Vault
 	oauth    *oauth.Client
@@ -99,7 +102,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, indexes: map[connectionKey]indexed{}}
+	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, indexes: map[connectionKey]indexed{}, declarations: map[connectionKey]declared{}}
 	s.state = control.New()
 	s.lists = newLists()
 	s.gate = executor.New(call.Upstream, deps.Conn, deps.Log, deps.Root)
@@ -186,6 +189,9 @@ func (s *Service) forget(tenant id.Tenant, c id.Connection) {
 		s.indexing.Lock()
 		delete(s.indexes, connectionKey{tenant, c})
 		s.indexing.Unlock()
+		s.declaring.Lock()
+		delete(s.declarations, connectionKey{tenant, c})
+		s.declaring.Unlock()
 		s.metrics.breakers.DeleteLabelValues(string(tenant), string(c))
 	}
 }

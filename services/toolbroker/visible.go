@@ -23,15 +23,10 @@ func (s *Service) visibleTools(_ context.Context, who rpc.Caller, q ask.Visibili
 	if q.As != "" && q.As != ask.Folded && q.As != ask.Names {
 		return ask.VisibleTools{}, problem.New(problem.Invalid, "tools are listed as %s or %s", ask.Folded, ask.Names)
 	}
-	var visible []policy.Tool
-	known := s.state.Known(who.Tenant, q.Agent, "")
+	visible := s.mayCall(who.Tenant, q.Agent, q.Run)
 	of := map[string]int{} // by connection
-	for _, t := range s.state.Tools(who.Tenant) {
-		known.Tool = &t
-		if policy.Visible(known, q.Run, s.now()) {
-			visible = append(visible, t)
-			of[connectionOf(t.Full)]++
-		}
+	for _, t := range visible {
+		of[connectionOf(t.Full)]++
 	}
 	out := ask.VisibleTools{Tools: []ask.VisibleTool{}}
 	for _, t := range visible {
@@ -40,7 +35,11 @@ func (s *Service) visibleTools(_ context.Context, who rpc.Caller, q ask.Visibili
 		case q.As == ask.Names:
 			out.Tools = append(out.Tools, ask.VisibleTool{Name: t.Full})
 		case q.As != ask.Folded || n > 0 && n < folded.From:
-			out.Tools = append(out.Tools, ask.VisibleTool{Name: t.Full, Description: t.Description, Schema: t.Schema})
+			one := ask.VisibleTool{Name: t.Full, Description: t.Description, Schema: t.Schema}
+			if q.As == ask.Folded && t.Route == call.Script {
+				one.Types = s.typesForModel(who.Tenant, visible)
+			}
+			out.Tools = append(out.Tools, one)
 		case n > 0: // the first of many, for which the three stand
 			for _, f := range folded.Tools() {
 				out.Tools = append(out.Tools, ask.VisibleTool{Name: name + "." + f.Name, Description: f.Description, Schema: f.Schema})
@@ -49,6 +48,18 @@ func (s *Service) visibleTools(_ context.Context, who rpc.Caller, q ask.Visibili
 		}
 	}
 	return out, nil
+}
+
+// mayCall lists the tools that an agent may call with some arguments, in a run or outside of any.
+func (s *Service) mayCall(tenant id.Tenant, a id.Agent, run id.Run) (out []policy.Tool) {
+	known := s.state.Known(tenant, a, "")
+	for _, t := range s.state.Tools(tenant) {
+		known.Tool = &t
+		if policy.Visible(known, run, s.now()) {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 func connectionOf(full string) string {
@@ -84,9 +95,14 @@ func (s *Service) index(tenant id.Tenant, c id.Connection) *folded.Index {
 	s.indexing.Lock()
 	defer s.indexing.Unlock()
 	have, ok := s.indexes[key]
-	if !ok || len(have.tools) != len(tools) || len(tools) > 0 && &have.tools[0] != &tools[0] {
+	if !ok || !sameListing(have.tools, tools) {
 		have = indexed{tools, folded.NewIndex(tools)}
 		s.indexes[key] = have
 	}
 	return have.Index
+}
+
+// sameListing says whether two are one, not only alike.
+func sameListing(a, b []connection.Tool) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

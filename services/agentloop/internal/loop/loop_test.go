@@ -310,9 +310,13 @@ func TestRenderTellsOfEdits(t *testing.T) {
 func TestRenderOffersWhatProtocolsAllow(t *testing.T) {
 	tools := []ask.VisibleTool{{Name: "tickets.find_owner"}, {Name: "tickets." + strings.Repeat("a", 64)}, {Name: strings.Repeat("c", 48) + "." + strings.Repeat("a", 14)},
 		{Name: strings.Repeat("c", 48) + "." + strings.Repeat("a", 15)}, {Name: "a.b.c"}}
+	tools[0].Types = "declare const tools: {}"
 	var names []string
 	for _, tool := range loop.Render(fold(agent.Budgets{}), tools).Tools {
 		names = append(names, tool.Name)
+		if of := loop.ToolOf(tool.Name); of == tools[0].Name && tool.More != tools[0].Types {
+			t.Errorf("%s is offered with %q", of, tool.More)
+		}
 		if !model.ToolName.MatchString(tool.Name) {
 			t.Errorf("%s is offered", tool.Name)
 		}

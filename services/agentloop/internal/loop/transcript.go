@@ -28,7 +28,7 @@ func Render(s *State, tools []ask.VisibleTool) model.Request {
 		if !model.ToolName.MatchString(wireName(t.Name)) {
 			continue // one name that the protocols do not allow would make them refuse every request
 		}
-		r.Tools = append(r.Tools, model.Tool{Name: wireName(t.Name), Description: t.Description, Schema: t.Schema})
+		r.Tools = append(r.Tools, model.Tool{Name: wireName(t.Name), Description: t.Description, Schema: t.Schema, More: t.Types})
 	}
 	for _, step := range s.Steps {
 		if step.Completed == nil {

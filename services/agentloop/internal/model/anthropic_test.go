@@ -55,7 +55,7 @@ func TestAnthropicRequest(t *testing.T) {
 	r.Messages[1].Raw = json.RawMessage(`[{"type":"thinking","thinking":"","signature":"s"}]`)
 	complete(t, p, r)
 	wantJSON(t, saw.Body, `{"model":"m-2","max_tokens":5,"stream":true,"system":"be brief",
-		"tools":[{"name":"a__b","description":"does b","input_schema":{"type":"object"}}],
+		"tools":[{"name":"a__b","description":"does b\nmore of b","input_schema":{"type":"object"}}],
 		"messages":[
 			{"role":"user","content":[{"type":"text","text":"go"}]},
 			{"role":"assistant","content":[

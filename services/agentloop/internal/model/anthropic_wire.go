@@ -144,6 +144,9 @@ func anthropicRequestOf(r Request) anthropicRequest {
 		w.Messages = append(w.Messages, anthropicMessage{role, blocks})
 	}
 	for _, t := range r.Tools {
+		if t.More != "" {
+			t.Description += "\n" + t.More
+		}
 		w.Tools = append(w.Tools, anthropicTool{t.Name, t.Description, t.Schema})
 	}
 	return w

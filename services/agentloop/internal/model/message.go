@@ -43,6 +43,7 @@ type Tool struct {
 	Name        string
 	Description string
 	Schema      json.RawMessage
+	More        string // said of the tool besides, and may be long
 }
 
 // Request asks for one answer.

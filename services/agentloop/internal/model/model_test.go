@@ -61,7 +61,7 @@ func hello() Request {
 func conversation() Request {
 	return Request{
 		Model: "m-2", System: "be brief", MaxOutputTokens: 5,
-		Tools: []Tool{{"a__b", "does b", json.RawMessage(`{"type":"object"}`)}},
+		Tools: []Tool{{Name: "a__b", Description: "does b", Schema: json.RawMessage(`{"type":"object"}`), More: "more of b"}},
 		Messages: []Message{
 			{Role: RoleUser, Text: "go"},
 			{Role: RoleAssistant, ToolCalls: []ToolCall{

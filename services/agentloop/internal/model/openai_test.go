@@ -46,7 +46,7 @@ func TestOpenAIRequest(t *testing.T) {
 	wantJSON(t, saw.Body, `{"model":"m-2","max_tokens":5,"stream":true,"stream_options":{"include_usage":true},
 		"tools":[{"type":"function","function":{"name":"a__b","description":"does b","parameters":{"type":"object"}}}],
 		"messages":[
-			{"role":"system","content":"be brief"},
+			{"role":"system","content":"be brief\n\nAbout the tool a__b. more of b"},
 			{"role":"user","content":"go"},
 			{"role":"assistant","content":"","tool_calls":[
 				{"id":"c1","type":"function","function":{"name":"a__b","arguments":"{\"x\":1}"}},
@@ -54,6 +54,29 @@ func TestOpenAIRequest(t *testing.T) {
 			{"role":"tool","content":"Error: no","tool_call_id":"c2"},
 			{"role":"tool","content":"yes","tool_call_id":"c1"},
 			{"role":"user","content":"and?"}]}`)
+}
+
+// A description that OpenAI would refuse is cut, and what is said besides has a place without a limit, also when there are
+// no instructions.
+func TestOpenAITakesShortDescriptions(t *testing.T) {
+	t.Parallel()
+	p, err := New(Config{Protocol: OpenAI, BaseURL: "https://api.openai.com/v1"}, http.DefaultClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := strings.Repeat("x", 20<<10)
+	r := hello()
+	r.Tools = []Tool{{Name: "a", Description: strings.Repeat("ö", 1024)}, {Name: "b", Description: strings.Repeat("ö", 1025), More: more}}
+	w := p.(*openAI).request(r)
+	if got := w.Tools[0].Function.Description; got != r.Tools[0].Description {
+		t.Errorf("a description of 1,024 characters is cut to %d bytes", len(got))
+	}
+	if got := w.Tools[1].Function.Description; got != strings.Repeat("ö", 1023)+"…" {
+		t.Errorf("one of 1,025 is %q", got)
+	}
+	if got := w.Messages[0]; got.Role != "system" || got.Content != "About the tool b. "+more || len(w.Messages) != 2 {
+		t.Errorf("%.100v", w.Messages)
+	}
 }
 
 func TestOpenAIItselfWantsTheNewLimit(t *testing.T) {

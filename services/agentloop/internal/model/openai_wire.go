@@ -1,6 +1,10 @@
 package model
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
 
 // The subset of Chat Completions that we send and read.
 
@@ -80,16 +84,34 @@ func (p *openAI) request(r Request) openAIRequest {
 	} else {
 		w.MaxTokens = r.MaxOutputTokens
 	}
-	if r.System != "" {
-		w.Messages = append(w.Messages, openAIMessage{Role: "system", Content: r.System})
+	system := r.System // and what has no room in a tool's description
+	for _, t := range r.Tools {
+		if t.More != "" {
+			system = strings.TrimLeft(system+"\n\nAbout the tool "+t.Name+". "+t.More, "\n")
+		}
+	}
+	if system != "" {
+		w.Messages = append(w.Messages, openAIMessage{Role: "system", Content: system})
 	}
 	for _, m := range r.Messages {
 		w.Messages = append(w.Messages, openAIMessages(m)...)
 	}
 	for _, t := range r.Tools {
-		w.Tools = append(w.Tools, openAITool{"function", openAIToolFunction{t.Name, t.Description, t.Schema}})
+		w.Tools = append(w.Tools, openAITool{"function", openAIToolFunction{t.Name, shortened(t.Description), t.Schema}})
 	}
 	return w
+}
+
+// maxOpenAIDescription is how many characters OpenAI takes of a tool's description: for one that is longer it refuses the
+// whole request (getsentry/sentry-mcp#106).
+const maxOpenAIDescription = 1024
+
+// shortened cuts a description to what is taken.
+func shortened(description string) string {
+	if utf8.RuneCountInString(description) <= maxOpenAIDescription {
+		return description
+	}
+	return string([]rune(description)[:maxOpenAIDescription-1]) + "…"
 }
 
 // openAIMessages gives one message, or one for each result of a tool message.

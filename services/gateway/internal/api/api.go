@@ -75,6 +75,7 @@ func (a *API) routes() []route {
 		{"POST /v1/grants/{name}/simulate", anyRole, answer(a.simulateGrant), 0},
 		{"GET /v1/agents/{name}/access", anyRole, answer(a.agentAccess), 0},
 		{"POST /v1/agents/{name}/access", anyRole, answer(a.agentAccess), 0},
+		{"GET /v1/agents/{name}/types", anyRole, answer(a.agentTypes), 0},
 		{"POST /v1/grants/{name}/revoke", member.Role.MayConfigure, answer(a.revokeGrant), 0},
 		{"GET /v1/targets", anyRole, answer(a.targets), 0},
 		{"PUT /v1/targets/{name}", member.Role.MayConfigure, answer(a.defineTarget), 0},

@@ -80,3 +80,16 @@ func (a *API) agentAccess(r *http.Request, who auth.Identity, body []byte) (acce
 	plan.Access, err = a.Peers.ShowAccess(r.Context(), who, ask.ShowAccess{Agent: name, Calls: in.Calls})
 	return plan, err
 }
+
+// agentTypes declares the tools that an agent's scripts may call.
+func (a *API) agentTypes(r *http.Request, who auth.Identity, _ []byte) (ask.Types, error) {
+	name, err := named[id.Agent](r)
+	if err != nil {
+		return ask.Types{}, err
+	}
+	of := r.URL.Query().Get("for")
+	if of != "" && of != "model" {
+		return ask.Types{}, problem.New(problem.Invalid, "for is model, or not there")
+	}
+	return a.Peers.ShowTypes(r.Context(), who, ask.ShowTypes{Agent: name, Model: of == "model"})
+}

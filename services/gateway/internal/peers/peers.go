@@ -137,6 +137,11 @@ func (p *Peers) ShowAccess(ctx context.Context, who auth.Identity, q ask.ShowAcc
 	return rpc.Ask[ask.Access](ctx, p.conn, schemas.Toolbroker, "access_show", who.Caller(), q)
 }
 
+// ShowTypes asks the broker.
+func (p *Peers) ShowTypes(ctx context.Context, who auth.Identity, q ask.ShowTypes) (ask.Types, error) {
+	return rpc.Ask[ask.Types](ctx, p.conn, schemas.Toolbroker, "types_show", who.Caller(), q)
+}
+
 // DefineTarget asks approvals.
 func (p *Peers) DefineTarget(ctx context.Context, who auth.Identity, q ask.DefineTarget) (ask.DefinedTarget, error) {
 	a, err := rpc.Ask[ask.DefinedTarget](ctx, p.conn, schemas.Approvals, "target_define", who.Caller(), q)

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/ask"
@@ -40,6 +41,15 @@ func (c *Client) Access(ctx context.Context, name, env string, calls []ask.Plann
 		Environment string            `json:"environment,omitempty"`
 		Calls       []ask.PlannedCall `json:"calls,omitempty"`
 	}{env, calls})
+}
+
+// Types declares the tools that an agent's scripts may call; for its model, as that is given them.
+func (c *Client) Types(ctx context.Context, name string, model bool) (ask.Types, error) {
+	query := url.Values{}
+	if model {
+		query.Set("for", "model")
+	}
+	return get[ask.Types](ctx, c, "/v1/agents/"+segment(name)+"/types", query)
 }
 
 // RemoveAgent removes an agent.

@@ -75,6 +75,21 @@ func TestForesee(t *testing.T) {
 		t.Errorf("access of nobody: %v", err)
 	}
 
+	// What the agent's scripts may call, and as its model is told.
+	for _, model := range []bool{false, true} {
+		types, err := w.Types(t.Context(), "triage", model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !types.Runtime || types.Tools != 2 || types.Bare+types.Left != 0 || !strings.Contains(types.Types, "\n  find_owner(args") ||
+			!strings.Contains(types.Types, "\n  add_issue_comment(args: {") || strings.Contains(types.Types, "create_ticket") || strings.Contains(types.Types, "run_javascript") {
+			t.Errorf("%+v", types)
+		}
+	}
+	if _, err := w.Types(t.Context(), "nobody", false); problem.CodeOf(err) != problem.NotFound {
+		t.Errorf("types of nobody: %v", err)
+	}
+
 	// What would become of a task's calls, one by one, with the machine that it would have.
 	if err := w.PutEnvironment(t.Context(), environment.Registered{Environment: "env_builder", Driver: environment.Docker}); err != nil {
 		t.Fatal(err)
