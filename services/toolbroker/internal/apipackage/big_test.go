@@ -87,6 +87,7 @@ func testLargeDocuments(t *testing.T) {
 			if len(tools) < c.operations {
 				t.Errorf("%d tools, want at least %d", len(tools), c.operations)
 			}
+			declared(t, c.name, tools)
 			if peak>>20 > c.heap {
 				t.Errorf("the import took %d MiB, want at most %d", peak>>20, c.heap)
 			}
