@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,10 +42,10 @@ func TestForget(t *testing.T) {
 func TestVaultAwayOpensNoBreaker(t *testing.T) {
 	for _, c := range []connection.Type{connection.GitHub, connection.MCP} {
 		t.Run(string(c), func(t *testing.T) {
-			asked := 0
+			var asked atomic.Int64 // by the call, and by the ear of an MCP connection
 			def := connection.Defined{Connection: "con_x", Type: c, URL: "http://127.0.0.1:1", Private: []string{"127.0.0.1:1"}, Credential: "sha256:x"}
 			p := newProviders(func(context.Context, id.Tenant, connection.Defined) (vault.Secret, error) {
-				asked++
+				asked.Add(1)
 				return vault.Secret{}, problem.New(problem.Unavailable, "the vault is away")
 			}, func(id.Tenant, string) (connection.Defined, bool) { return def, true }, func(id.Tenant, id.Connection) (connection.Packaged, bool) { return connection.Packaged{}, false },
 				func(_ connectionKey, p upstream.Provider) upstream.Provider {
@@ -56,10 +57,10 @@ func TestVaultAwayOpensNoBreaker(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 5 {
-				before := asked
+				before := asked.Load()
 				_, err := provider.Call(t.Context(), upstream.Call{Call: "call_1", Tool: "issue_read", Args: json.RawMessage(`{"method":"get","owner":"acme","repo":"shop","issue_number":7}`)})
-				if err == nil || upstream.Ambiguous(err) || asked == before {
-					t.Errorf("%v, ambiguous %v, asked %d times", err, upstream.Ambiguous(err), asked-before)
+				if err == nil || upstream.Ambiguous(err) || asked.Load() == before {
+					t.Errorf("%v, ambiguous %v, asked %d times", err, upstream.Ambiguous(err), asked.Load()-before)
 				}
 			}
 		})
