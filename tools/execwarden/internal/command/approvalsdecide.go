@@ -63,19 +63,9 @@ func (d decision) question() string {
 }
 
 func (a *app) decide(ctx context.Context, which id.Approval, d decision) error {
-	looking, c, done, err := a.asking(ctx, "asking for approvals", answersWithin)
+	c, v, err := a.waiting(ctx, which, d.digest)
 	if err != nil {
 		return err
-	}
-	v, err := c.Approval(looking, which)
-	done()
-	switch {
-	case err != nil:
-		return err
-	case v.State != approvalWaiting:
-		return problem.New(problem.Conflict, "%s does not wait any more: %s%s", which, v.State, by(v))
-	case d.digest != "" && d.digest != v.Digest:
-		return problem.New(problem.Conflict, "what waits has digest %s, not the one that was given; look at it again: execwarden approvals show %s", v.Digest, which)
 	}
 	// On standard error: standard output has the decision's outcome.
 	if err := a.aside().One(v, func(w io.Writer) { writeApproval(w, v) }); err != nil {
@@ -85,6 +75,26 @@ func (a *app) decide(ctx context.Context, which id.Approval, d decision) error {
 		return err
 	}
 	return a.sendDecision(ctx, c, v, d)
+}
+
+// waiting gives an approval that somebody is about to decide on or to edit, and the client that asked for it. It has to
+// wait still, and to be about the digest that was given, if one was.
+func (a *app) waiting(ctx context.Context, which id.Approval, digest string) (*client.Client, ask.Approval, error) {
+	ctx, c, done, err := a.asking(ctx, "asking for the approval", answersWithin)
+	if err != nil {
+		return nil, ask.Approval{}, err
+	}
+	defer done()
+	v, err := c.Approval(ctx, which)
+	switch {
+	case err != nil:
+		return nil, ask.Approval{}, err
+	case v.State != approvalWaiting:
+		return nil, ask.Approval{}, problem.New(problem.Conflict, "%s does not wait any more: %s%s", which, v.State, by(v))
+	case digest != "" && digest != v.Digest:
+		return nil, ask.Approval{}, problem.New(problem.Conflict, "what waits has digest %s, not the one that was given; look at it again: execwarden approvals show %s", v.Digest, which)
+	}
+	return c, v, nil
 }
 
 func (a *app) sendDecision(ctx context.Context, c *client.Client, shown ask.Approval, d decision) error {

@@ -51,19 +51,9 @@ func (a *app) edit(ctx context.Context, which id.Approval, e edit) error {
 	if err != nil {
 		return err
 	}
-	looking, c, done, err := a.asking(ctx, "asking for the approval", answersWithin)
+	c, v, err := a.waiting(ctx, which, e.digest)
 	if err != nil {
 		return err
-	}
-	v, err := c.Approval(looking, which)
-	done()
-	switch {
-	case err != nil:
-		return err
-	case v.State != approvalWaiting:
-		return problem.New(problem.Conflict, "%s does not wait any more: %s%s", which, v.State, by(v))
-	case e.digest != "" && e.digest != v.Digest:
-		return problem.New(problem.Conflict, "what waits has digest %s, not the one that was given; look at it again: execwarden approvals show %s", v.Digest, which)
 	}
 	writeChanges(a.err, v.Body.Args, args)
 	if err := a.confirm(ctx, e.yes, "Put this in the place of what waits?"); err != nil {
