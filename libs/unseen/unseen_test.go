@@ -1,6 +1,7 @@
 package unseen_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/execwarden/execwarden/libs/unseen"
@@ -21,6 +22,26 @@ func TestRune(t *testing.T) {
 	for _, r := range " aÄ語한\u0301👍⠁\u00A0\u3000\uFFFD" {
 		if unseen.Rune(r) {
 			t.Errorf("%q is not seen", r)
+		}
+	}
+}
+
+// What is spelled out means the same to whoever reads the JSON.
+func TestEscapeJSON(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a": "plain ü €"}`:         `{"a": "plain ü €"}`,
+		"{\n\t\"a\": 1}":             "{\n\\u0009\"a\": 1}",
+		"\"\u202e\u007f\u2028\"":     `"\u202e\u007f\u2028"`,
+		"\"a\U000E0100b\U0010FFFD\"": `"a\udb40\udd00b\udbff\udffd"`,
+		"\"\xff\"":                   "\"\ufffd\"",
+	} {
+		got := unseen.EscapeJSON(text, "\n")
+		if got != want {
+			t.Errorf("%q becomes %q", text, got)
+		}
+		var before, after string
+		if json.Unmarshal([]byte(text), &before) == nil && (json.Unmarshal([]byte(got), &after) != nil || after != before) {
+			t.Errorf("%q means %q, and %q meant %q", got, after, text, before)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/execwarden/execwarden/libs/unseen"
@@ -30,21 +29,7 @@ func visible(text string) string {
 
 // editable is JSON as a form offers it for editing: indented, and with what would hide or reorder text as JSON's own
 // escapes, so that what is sent back means the same.
-func editable(raw json.RawMessage) string {
-	var b strings.Builder
-	for _, r := range pretty(raw) {
-		switch {
-		case r == '\n' || r == '\t' || !unseen.Rune(r):
-			b.WriteRune(r)
-		case r > 0xFFFF:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
+func editable(raw json.RawMessage) string { return unseen.EscapeJSON(pretty(raw), "\n\t") }
 
 // short cuts text for a line.
 func short(text string) string {

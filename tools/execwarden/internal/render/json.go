@@ -3,8 +3,6 @@ package render
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/execwarden/execwarden/libs/unseen"
@@ -45,17 +43,5 @@ func escapeHidden(raw []byte) []byte {
 	if bytes.IndexFunc(raw, hide) < 0 && utf8.Valid(raw) {
 		return raw
 	}
-	var b bytes.Buffer
-	for _, r := range string(raw) { // invalid UTF-8 becomes U+FFFD
-		switch {
-		case !hide(r):
-			b.WriteRune(r)
-		case r > 0xFFFF:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.Bytes()
+	return []byte(unseen.EscapeJSON(string(raw), "\n"))
 }
