@@ -11,9 +11,9 @@ import (
 
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/standing"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/id"
-	"github.com/execwarden/execwarden/schemas/run"
 )
 
 // sweepEvery is how often the runs of calls that take long are looked up, in case their cancellation was not heard.
@@ -48,7 +48,7 @@ func (g *Gate) HearCancellations(ctx context.Context) error {
 		}
 		for _, r := range g.flights.sweep() {
 			// An error is one of a bus that is away; the next sweep looks again.
-			if over, err := g.RunOver(ctx, r.Tenant, id.Run(r.ID)); err == nil && over {
+			if over, err := standing.RunCancelled(ctx, g.log, r.Tenant, id.Run(r.ID)); err == nil && over {
 				g.flights.cancelRun(r)
 			}
 		}
@@ -86,15 +86,6 @@ func (h *hearing) had(conn *bus.Conn, at time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.since.Add(skew).Before(at)
-}
-
-// RunOver says whether a run was cancelled.
-func (g *Gate) RunOver(ctx context.Context, tenant id.Tenant, r id.Run) (bool, error) {
-	_, err := g.log.Last(ctx, schemas.Activity, schemas.SubjectOf(tenant, run.Cancelled{}.Kind(), string(r), "").String())
-	if problem.CodeOf(err) == problem.NotFound {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // sweep gives the runs of the calls that were in flight at the last sweep too.

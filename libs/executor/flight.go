@@ -41,7 +41,7 @@ func StoppedBy(err error) string {
 // process acts on the call already, unavailable when it is not current: what was accepted a while ago may be revoked by now.
 func (g *Gate) Enter(ctx context.Context, w *Work) (context.Context, func(), error) {
 	if !g.hearing.had(g.conn, w.asked) {
-		over, err := g.RunOver(ctx, w.Tenant, w.Admitted.Run)
+		over, err := standing.RunCancelled(ctx, g.log, w.Tenant, w.Admitted.Run)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/standing"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/call"
@@ -59,7 +60,8 @@ func (s *Service) onHeld(ctx context.Context, h bus.Heard) error {
 	if err != nil && problem.CodeOf(err) != problem.Conflict { // a conflict: opened at an earlier hearing
 		return err
 	}
-	over, err := s.cancelledAlready(ctx, h.At.Tenant, held.Run)
+	// A run may have been cancelled before its approval was opened, which onCancelled has not seen then.
+	over, err := standing.RunCancelled(ctx, s.deps.Log, h.At.Tenant, held.Run)
 	if err != nil || !over {
 		return err
 	}

@@ -8,10 +8,8 @@ import (
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/standing"
-	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/id"
-	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/services/approvals/internal/book"
 )
 
@@ -69,15 +67,6 @@ func (s *Service) sayCancelled(ctx context.Context, tenant id.Tenant, r id.Run) 
 		}
 	}
 	return nil
-}
-
-// cancelledAlready says whether a run was cancelled before its approval was opened, which onCancelled has not seen then.
-func (s *Service) cancelledAlready(ctx context.Context, tenant id.Tenant, r id.Run) (bool, error) {
-	_, err := s.deps.Log.Last(ctx, schemas.Activity, schemas.SubjectOf(tenant, run.Cancelled{}.Kind(), string(r), "").String())
-	if problem.CodeOf(err) == problem.NotFound {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // expire says that an approval's time is over, or with a reason that it is moot. Who decides at the same moment wins or

@@ -13,6 +13,7 @@ import (
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/standing"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/call"
@@ -81,7 +82,7 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 		return nil // not a call that waits for this
 	}
 	if a.refusal == nil {
-		over, err := s.gate.RunOver(ctx, a.tenant, run)
+		over, err := standing.RunCancelled(ctx, s.deps.Log, a.tenant, run)
 		if err != nil {
 			return err
 		}
