@@ -40,6 +40,9 @@ func Narrower(a, b Role) Role {
 	return a
 }
 
+// MayDecide says whether r may decide a held call that wants the role least, or one that wants none when it is empty.
+func (r Role) MayDecide(least Role) bool { return r.MayApprove() && (least == "" || r.AtLeast(least)) }
+
 // Added is the full state of a membership. A member who gets another role is added again.
 type Added struct {
 	Member id.Member `json:"member"`

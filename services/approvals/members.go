@@ -37,7 +37,7 @@ func (s *Service) roleNow(tenant id.Tenant, who id.Member, as member.Role) (_ me
 func (s *Service) counting(tenant id.Tenant, votes []id.Member, least member.Role) []id.Member {
 	return slices.DeleteFunc(slices.Clone(votes), func(who id.Member) bool {
 		role, there := s.roleNow(tenant, who, member.Owner)
-		return !there || !role.MayApprove() || least != "" && !role.AtLeast(least)
+		return !there || !role.MayDecide(least)
 	})
 }
 

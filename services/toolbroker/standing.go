@@ -45,7 +45,7 @@ func (s *Service) standing(a question) (approve, grant bool) {
 	left, granting := map[id.Member]bool{}, map[id.Member]bool{}
 	for _, m := range a.voters {
 		role := s.state.Role(a.tenant, m)
-		if role.MayApprove() && (a.approver == "" || role.AtLeast(a.approver)) {
+		if role.MayDecide(a.approver) {
 			left[m] = true
 			if role.MayConfigure() {
 				granting[m] = true
