@@ -40,8 +40,9 @@ func Wait(ctx context.Context, conn *bus.Conn, who rpc.Caller, seq uint64) (ask.
 	return Among(ctx, conn, who, seq, services...)
 }
 
-// Among waits until what is stored at a sequence is in force in some services, and says how many instances have heard it and which have
-// not, but act no more until they have. It takes at most 3 s. An error, of code pending, means that nobody can tell.
+// Among waits until what is stored at a sequence is in force in some services, and says how many instances have heard it
+// and which have not, but act no more until they have. It takes at most 3 s. An error, of code pending, means that nobody
+// can tell.
 func Among(ctx context.Context, conn *bus.Conn, who rpc.Caller, seq uint64, services ...schemas.Service) (ask.InForce, error) {
 	began := time.Now()
 	pending := func(err error) error {

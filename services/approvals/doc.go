@@ -3,8 +3,8 @@
 // Hears: call.held; run.cancelled; its own approvals, to tell of them; and the control stream, as its view of members,
 // targets, and what calls rest on.
 //
-// Says: approval.requested, approval.edited, approval.voted, approval.escalated, approval.decided, approval.expired; grant.created, grant.revoked;
-// target.defined; notice.queued, notice.retried, notice.sent, notice.failed.
+// Says: approval.requested, approval.edited, approval.voted, approval.escalated, approval.decided, approval.expired;
+// grant.created, grant.revoked; target.defined; notice.queued, notice.retried, notice.sent, notice.failed.
 //
 // Owns: approvals, grants, and targets with their addresses.
 //

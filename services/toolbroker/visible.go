@@ -70,13 +70,10 @@ func connectionOf(full string) string {
 // tell answers a call of a tool that stands for others. It asks nothing of the provider, and what it tells is what the
 // agent would be shown anyway, so it taints nothing.
 func (s *Service) tell(w *executor.Work, def connection.Defined, tool string) schemas.Event {
-	known := s.state.Known(w.Tenant, w.Requested.Agent, "")
-	may := map[string]bool{}
-	for _, t := range s.state.ToolsOf(w.Tenant, def.Connection) {
-		known.Tool = &t
-		may[t.Name] = policy.Visible(known, w.Admitted.Run, s.now())
-	}
-	answer, err := s.index(w.Tenant, def.Connection).Answer(tool, w.Requested.Body.Args, func(tool string) bool { return may[tool] })
+	answer, err := s.index(w.Tenant, def.Connection).Answer(tool, w.Requested.Body.Args, func(tool string) bool {
+		known := s.state.Known(w.Tenant, w.Requested.Agent, id.Name(def.Connection)+"."+tool)
+		return policy.Visible(known, w.Admitted.Run, s.now())
+	})
 	if err != nil {
 		return s.failed(w, err)
 	}

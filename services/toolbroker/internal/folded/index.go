@@ -67,8 +67,8 @@ func NewIndex(tools []connection.Tool) *Index {
 	return x
 }
 
-// Search gives the tools that a query's words say most about, of those that are allowed, the best first. A rare word counts more; a word that
-// begins another one counts half.
+// Search gives the tools that a query's words say most about, of those that are allowed, the best first. A rare word counts
+// more; a word that begins another one counts half.
 func (x *Index) Search(query string, limit int, allowed func(string) bool) []Hit {
 	if limit <= 0 || limit > maxHits {
 		limit = maxHits

@@ -94,8 +94,8 @@ type tokens struct {
 // maxToken is the longest token that is kept, in bytes: two, and what is around them, fit into one secret.
 const maxToken = 16 << 10
 
-// refusal is an authorization server's no, or ours to ask it. The server's is one of the words that are registered for it: what else a server says
-// could hold what we sent.
+// refusal is an authorization server's no, or ours to ask it. The server's is one of the words that are registered for it:
+// what else a server says could hold what we sent.
 type refusal struct{ why string }
 
 func (r *refusal) Error() string { return r.why }
