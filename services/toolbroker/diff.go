@@ -35,11 +35,13 @@ func (s *Service) diffConnection(ctx context.Context, who rpc.Caller, q ask.Diff
 		return ask.ConnectionDiff{}, problem.New(problem.NotFound, "there is no connection %s", id.Name(q.Connection))
 	}
 	var waits []holding
-	for _, t := range s.state.Tools(who.Tenant) {
-		if con, _, _ := strings.Cut(t.Full, "."); con != id.Name(q.Connection) || t.ChangedAt.IsZero() {
+	grants, tools := s.state.Grants(who.Tenant), s.state.ToolsOf(who.Tenant, q.Connection)
+	slices.SortFunc(tools, func(a, b policy.Tool) int { return strings.Compare(a.Full, b.Full) })
+	for _, t := range tools {
+		if t.ChangedAt.IsZero() {
 			continue
 		}
-		for _, g := range s.state.Grants(who.Tenant) {
+		for _, g := range grants {
 			if t.ChangedAt.After(g.At) && policy.Selects(g, t, g.Run, s.now()) {
 				waits = append(waits, holding{tool: t, grant: g})
 			}

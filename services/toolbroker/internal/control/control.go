@@ -225,6 +225,16 @@ func (s *State) Listed(tenant id.Tenant, c id.Connection) []connection.Tool {
 	return nil
 }
 
+// ToolsOf lists a connection's own tools.
+func (s *State) ToolsOf(tenant id.Tenant, c id.Connection) []policy.Tool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		return t.toolsOf(c)
+	}
+	return nil
+}
+
 // Tools lists every tool of a tenant by full name, built-in ones included.
 func (s *State) Tools(tenant id.Tenant) []policy.Tool {
 	s.mu.RLock()
