@@ -9,6 +9,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/hook"
@@ -23,6 +24,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/tenant"
 	"github.com/execwarden/execwarden/schemas/token"
 	"github.com/execwarden/execwarden/schemas/trigger"
+	"github.com/execwarden/execwarden/schemas/volume"
 )
 
 // Event is the data of one kind of message. It names itself, so that code may be renamed without breaking what is
@@ -100,7 +102,9 @@ var catalogue = []Entry{
 	entry[grant.Created](1, Control, true, nil, Approvals),
 	entry[grant.Revoked](1, Control, true, nil, Approvals),
 	entry[trigger.Defined](1, Control, false, nil, Webhooks),
-	entry[environment.Registered](1, Control, false, nil, Environments),
+	entry[environment.Registered](1, Control, true, nil, Environments),
+	entry[connector.Welcomed](1, Control, true, nil, Environments),
+	entry[volume.Defined](1, Control, true, nil, Environments),
 	entry[target.Defined](1, Control, false, nil, Approvals),
 	entry[session.Opened](1, Control, false, nil, Agentloop),
 

@@ -20,6 +20,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/hook"
@@ -35,6 +36,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/tenant"
 	"github.com/execwarden/execwarden/schemas/token"
 	"github.com/execwarden/execwarden/schemas/trigger"
+	"github.com/execwarden/execwarden/schemas/volume"
 )
 
 // update makes goldens that are missing. It never writes over one: what was released stays readable.
@@ -85,7 +87,15 @@ var samples = []struct {
 		Approval: grant.When, ApproveWhen: "args.issue_number > 5", Quorum: 2, Approver: member.Admin, FourEyes: true, EscalateAfter: 1800, Limits: grant.Limits{Calls: 1000, PerRun: 5, PerMinute: 10, AtOnce: 4}, Tainted: true, ExpiresAt: at.AddDate(0, 0, 7)}},
 	{"grt_comment", "", grant.Revoked{Grant: "grt_comment", Agent: "agt_triage", Reason: "no longer needed"}},
 	{"trg_triage", "", trigger.Defined{Trigger: "trg_triage", Hook: "hook_github", Events: []string{"issues.opened"}, Repos: []string{"acme/shop"}, Agent: "agt_triage", Prompt: "Triage {{.Title}}", Removed: true}},
-	{"env_builder", "", environment.Registered{Environment: "env_builder", Driver: environment.Docker, Removed: true}},
+	{"env_builder", "", environment.Registered{Environment: "env_builder", Driver: environment.Docker, Removed: true,
+		Enrolment: &environment.Enrolment{Digest: digestA, ExpiresAt: at.Add(15 * time.Minute)},
+		Connector: &environment.Enrolled{NKey: "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4", Token: digestA, At: at}}},
+	{"env_builder", "", connector.Welcomed{Environment: "env_builder", Instance: "i1", Store: "s1", Version: "1.0.0", Manifest: environment.Manifest{
+		Policy: digestA, Platform: "linux/amd64", Shell: true, Network: "targets", Roots: []environment.Root{{Path: "/srv/data", Write: true}}, Programs: []string{"/usr/bin/git"},
+		Execs: 4, Volumes: 8, Isolation: environment.Isolation{NoNewPrivs: true, Landlock: 7, Seccomp: true, Cgroup: true, Network: true, Container: true}}}},
+	{"vol_0a1b2c3d4e5f8a6b8c9d0e1f2a3b4c5d", "", volume.Defined{Volume: "vol_0a1b2c3d4e5f8a6b8c9d0e1f2a3b4c5d", Environment: "env_builder", Name: "main", Epoch: 2,
+		Attached: &volume.Attachment{Attachment: "att_1b2c3d4e5f6a8b7c8d9e0f1a2b3c4d5e", Holder: volume.Holder{Agent: "agt_triage", Session: sessionA, Run: runA}, Since: at, Draining: true},
+		Ended:    &volume.End{Attachment: "att_2c3d4e5f6a7b8c8d9e0f1a2b3c4d5e6f", How: volume.Revoked, At: at, Reason: "done with it", Survivors: 1}, Removed: true}},
 	{"tgt_oncall", "", target.Defined{Target: "tgt_oncall", Type: target.Webhook, Host: "hooks.example.com", About: target.Abouts(), Arguments: true, Private: []string{"10.1.2.6:443"}, Fingerprint: "9f86d081884c", Removed: true}},
 	{string(sessionA), "", session.Opened{Session: sessionA, Agent: "agt_triage"}},
 

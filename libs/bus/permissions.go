@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/run"
 )
 
@@ -21,6 +22,17 @@ type User struct {
 	// Responses is how many answers to one request the user may publish, within ResponseTTL.
 	Responses   int
 	ResponseTTL time.Duration
+}
+
+// Connector is what the connector of one environment may say and hear: what is about its own environment. key is its
+// public NKey, and names its inbox.
+func Connector(tenant id.Tenant, env id.Environment, key string) User {
+	return User{
+		Name:      string(tenant) + "/" + string(env),
+		Publish:   []string{MachineSubject(tenant, env, "*"), OutputSubject(tenant, env, "*")},
+		Subscribe: []string{EnvironmentSubject(tenant, env, "*", "*"), InboxPrefix(key) + ".>"},
+		Responses: 1, ResponseTTL: 5 * time.Minute,
+	}
 }
 
 // reads lists, per service, the event streams that it reads back by sequence. Direct reads by sequence cannot be
@@ -101,6 +113,11 @@ func serviceUser(s schemas.Service) User {
 			"$JS.API.DIRECT.GET.KV_"+PeopleBucket+".$KV."+PeopleBucket+".>")
 		u.Subscribe = append(u.Subscribe, LiveSubject(">"))
 	}
+	if s == schemas.Environments {
+		// It lets connectors onto the bus, and nobody else in: the server asks only for whom it does not know itself.
+		u.Subscribe = append(u.Subscribe, CalloutSubject, MachineSubject("*", "*", "*"))
+		say(EnvironmentSubject("*", "*", "*", "*"), "$JS.API.DIRECT.GET."+OutputStream+".ew.out.v1.>", "$JS.API.DIRECT.GET."+OutputStream)
+	}
 	if s == schemas.Ledger {
 		// It reads both streams by sequence, from where its database stands; what it hears here only wakes it.
 		u.Subscribe = append(u.Subscribe, "ew.v1.>")
@@ -150,6 +167,27 @@ func HintSubject(service, instance, nonce string) string {
 
 // LiveSubject is where what is not stored flows: progress, deltas, news of the ledger.
 func LiveSubject(rest string) string { return "ew.live.v1." + rest }
+
+// CalloutSubject is where the server asks whether to let somebody in whom it does not know.
+const CalloutSubject = "$SYS.REQ.USER.AUTH"
+
+// CalloutWithin is how long the server waits for the answer.
+const CalloutWithin = 5 * time.Second
+
+// MachineSubject is where an environment's connector speaks: hello and beat.
+func MachineSubject(tenant id.Tenant, env id.Environment, verb string) string {
+	return "ew.machine.v1." + string(tenant) + "." + string(env) + "." + verb
+}
+
+// EnvironmentSubject is where one life of an environment's connector listens.
+func EnvironmentSubject(tenant id.Tenant, env id.Environment, instance, verb string) string {
+	return "ew.env.v1." + string(tenant) + "." + string(env) + "." + instance + "." + verb
+}
+
+// OutputSubject is where the output of a call on a machine is stored, in order.
+func OutputSubject(tenant id.Tenant, env id.Environment, c id.Call) string {
+	return "ew.out.v1." + string(tenant) + "." + string(env) + "." + string(c)
+}
 
 // DeadLetterSubject is where a service puts a message of one of its durables that it cannot decode.
 func DeadLetterSubject(service, durable string) string { return "ew.dlq.v1." + service + "." + durable }

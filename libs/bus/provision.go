@@ -16,6 +16,7 @@ const (
 	KeptStream     = "EW_KEPT" // bodies of control events, for ever
 	BlobStream     = "EW_BLOBS"
 	DLQStream      = "EW_DLQ"
+	OutputStream   = "EW_OUTPUT" // what commands on machines print
 	ClaimsBucket   = "claims"
 	SecretsBucket  = "secrets"
 	PeopleBucket   = "people"
@@ -27,6 +28,7 @@ const (
 	AckWait       = 3 * time.Second
 	MaxAckPending = 1024
 	claimLapse    = 24 * time.Hour
+	outputLife    = 7 * 24 * time.Hour // the exit record, which is an event, lives longer
 )
 
 // Layout says how the streams are kept.
@@ -67,6 +69,7 @@ func Provision(ctx context.Context, boot *Conn, layout Layout) error {
 		// Two days longer than the events: a body is at most a day older than an event that cites it.
 		{Name: BlobStream, Subjects: []string{"ew.blob.v1.>"}, MaxAge: schemas.Activity.Retention() + 48*time.Hour,
 			MaxMsgsPerSubject: 1, DiscardNewPerSubject: true, Discard: jetstream.DiscardNew, DenyDelete: true, DenyPurge: true},
+		{Name: OutputStream, Subjects: []string{"ew.out.v1.>"}, MaxAge: outputLife, Discard: jetstream.DiscardOld, DenyPurge: true},
 		{Name: DLQStream, Subjects: []string{"ew.dlq.v1.>"}, MaxAge: schemas.Activity.Retention(), Discard: jetstream.DiscardOld},
 	}
 	for _, cfg := range plain {

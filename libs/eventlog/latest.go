@@ -54,6 +54,15 @@ func (l *Latest[T]) Get(tenant id.Tenant, key string) (T, bool) {
 	return v.state, ok
 }
 
+// Version gives the newest state with its sequence, which is zero for a thing that is not there: so the next state is
+// appended after it, and only then.
+func (l *Latest[T]) Version(tenant id.Tenant, key string) (T, uint64) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	v := l.tenants[tenant][key]
+	return v.state, v.seq
+}
+
 // All gives the newest states of a tenant's things, in the order of their ids.
 func (l *Latest[T]) All(tenant id.Tenant) []T {
 	l.mu.RLock()

@@ -12,7 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
 
 	"github.com/execwarden/execwarden/libs/bus"
 )
@@ -31,6 +33,8 @@ type Server struct {
 	cfg       Config
 	log       *slog.Logger
 	passwords map[string]string
+	issuer    nkeys.KeyPair // in whose name connectors are let in
+	websocket int           // the port that they come in on
 	current   atomic.Pointer[server.Server]
 }
 
@@ -44,6 +48,13 @@ func Start(cfg Config, log *slog.Logger) (*Server, error) {
 		var secret [24]byte
 		_, _ = rand.Read(secret[:]) // never fails
 		s.passwords[u.Name] = hex.EncodeToString(secret[:])
+	}
+	var err error
+	if s.issuer, err = nkeys.CreateAccount(); err != nil {
+		return nil, fmt.Errorf("natsd: %w", err)
+	}
+	if s.websocket, err = freePort(); err != nil {
+		return nil, fmt.Errorf("natsd: %w", err)
 	}
 	return s, s.Resume()
 }
@@ -72,8 +83,12 @@ func (s *Server) Resume() error {
 	for _, u := range bus.Users() {
 		opts.Users = append(opts.Users, &server.User{
 			Username: u.Name, Password: s.passwords[u.Name],
-			Permissions: permissions(u),
+			Permissions:            permissions(u),
+			AllowedConnectionTypes: map[string]struct{}{jwt.ConnectionTypeStandard: {}, jwt.ConnectionTypeInProcess: {}},
 		})
+	}
+	if err := s.connectorOptions(opts); err != nil {
+		return fmt.Errorf("natsd: %w", err)
 	}
 	srv, err := server.NewServer(opts)
 	if err != nil {

@@ -37,6 +37,12 @@ func Codes() []Code {
 	return all
 }
 
+// Known says that a code is one of this program's own: what comes from outside may be anything.
+func (c Code) Known() bool {
+	_, ok := edges[c]
+	return ok
+}
+
 // Status is the HTTP status of a code. An unknown code is a 500.
 func (c Code) Status() int {
 	if e, ok := edges[c]; ok {

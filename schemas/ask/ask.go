@@ -9,7 +9,6 @@ import (
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/connection"
-	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
@@ -129,11 +128,6 @@ type DefineHook struct {
 // DefineTrigger makes or changes a trigger.
 type DefineTrigger struct {
 	Trigger trigger.Defined `json:"trigger"`
-}
-
-// DefineEnvironment makes or changes an environment.
-type DefineEnvironment struct {
-	Environment environment.Registered `json:"environment"`
 }
 
 // CreateGrant makes a grant.

@@ -43,6 +43,8 @@ type (
 	Event       string
 	Target      string
 	Notice      string
+	Volume      string
+	Attachment  string
 )
 
 func (Tenant) prefix() string      { return "tnt" }
@@ -64,6 +66,8 @@ func (Login) prefix() string       { return "lgn" }
 func (Event) prefix() string       { return "evt" }
 func (Target) prefix() string      { return "tgt" }
 func (Notice) prefix() string      { return "ntc" }
+func (Volume) prefix() string      { return "vol" }
+func (Attachment) prefix() string  { return "att" }
 
 // New makes a fresh id that sorts by time of creation.
 func New[T ID]() T {

@@ -14,6 +14,7 @@ type Config struct {
 	PublicURL      string `name:"public_url" help:"where browsers find the console, such as https://warden.example.com; default: http:// and the address it listens on"`
 	Hosts          string `name:"hosts" help:"further host names under which programs reach the API, separated by commas"`
 	OwnerTokenFile string `name:"owner_token_file" help:"file with an access token of the owner mem_owner of tenant tnt_main, made when there is none, mode 0600"`
+	ConnectorsURL  string `name:"connectors_url" help:"where NATS takes WebSockets, such as http://nats:8080; connectors are passed on to it. Empty: none can connect"`
 	MaxTails       int    `name:"max_tails" default:"200" help:"how many event streams may be open at once"`
 }
 
@@ -23,6 +24,11 @@ func (c Config) validate() error {
 	}
 	if c.MaxTails < 1 {
 		return problem.New(problem.Invalid, "max_tails %d is below 1", c.MaxTails)
+	}
+	if c.ConnectorsURL != "" {
+		if u, err := url.Parse(c.ConnectorsURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+			return problem.New(problem.Invalid, "connectors_url %q is not an http(s) URL", c.ConnectorsURL)
+		}
 	}
 	if c.PublicURL == "" {
 		return nil

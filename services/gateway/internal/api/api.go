@@ -86,6 +86,10 @@ func (a *API) routes() []route {
 		{"PUT /v1/hooks/{name}", member.Role.MayConfigure, answer(a.defineHook), 0},
 		{"GET /v1/environments", anyRole, answer(a.environments), 0},
 		{"PUT /v1/environments/{name}", member.Role.MayConfigure, answer(a.defineEnvironment), 0},
+		{"DELETE /v1/environments/{name}", member.Role.MayConfigure, answer(a.removeEnvironment), 0},
+		{"POST /v1/environments/{name}/token", member.Role.MayConfigure, answer(a.createEnrolment), 0},
+		{"POST /v1/environments/{name}/attach", member.Role.MayConfigure, answer(a.attach), 0},
+		{"POST /v1/environments/{name}/release", member.Role.MayConfigure, answer(a.release), 0},
 
 		{"GET /v1/keys", owner, answer(a.masterKeys), 0},
 		{"POST /v1/keys/rewrap", owner, answer(a.rewrapKeys), 0},
@@ -112,7 +116,7 @@ func anyRole(member.Role) bool { return true }
 //go:embed openapi.yaml
 var openAPI []byte
 
-// describe is the one endpoint that needs no token: it says how to use the others.
+// describe needs no token: it says how to use the others.
 const describe = "GET /v1/openapi.yaml"
 
 // Register adds the routes.
@@ -124,6 +128,7 @@ func (a *API) Register(mux *http.ServeMux) {
 		w.Header().Set("Content-Type", "application/yaml")
 		_, _ = w.Write(openAPI) // the client is gone if this fails
 	})
+	mux.HandleFunc("POST /v1/connectors", a.enrol)
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		problem.WriteHTTP(w, problem.New(problem.NotFound, "there is no %.10s %.200s; %s lists what there is", r.Method, r.URL.Path, describe))
 	})

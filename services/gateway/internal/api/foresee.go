@@ -46,7 +46,12 @@ func (a *API) simulateGrant(r *http.Request, who auth.Identity, body []byte) (as
 // accessPlan is what an agent could do, with the machine that it would have.
 type accessPlan struct {
 	ask.Access
-	Environment *environment.Registered `json:"environment,omitempty"`
+	Environment *plannedMachine `json:"environment,omitempty"`
+}
+
+type plannedMachine struct {
+	Environment id.Environment     `json:"environment"`
+	Driver      environment.Driver `json:"driver"`
 }
 
 // accessInput is a plan to look ahead with.
@@ -75,7 +80,7 @@ func (a *API) agentAccess(r *http.Request, who auth.Identity, body []byte) (acce
 		if i < 0 {
 			return accessPlan{}, problem.New(problem.NotFound, "there is no environment %s", id.Name(env))
 		}
-		plan.Environment = &all[i]
+		plan.Environment = &plannedMachine{all[i].Environment, all[i].Driver}
 	}
 	plan.Access, err = a.Peers.ShowAccess(r.Context(), who, ask.ShowAccess{Agent: name, Calls: in.Calls})
 	return plan, err

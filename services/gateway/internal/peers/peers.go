@@ -166,11 +166,6 @@ func (p *Peers) DefineHook(ctx context.Context, who auth.Identity, q ask.DefineH
 	return rpc.Ask[ask.Done](ctx, p.conn, schemas.Webhooks, "hook_define", who.Caller(), q)
 }
 
-// DefineEnvironment asks environments.
-func (p *Peers) DefineEnvironment(ctx context.Context, who auth.Identity, q ask.DefineEnvironment) (ask.Sequence, error) {
-	return p.define(ctx, who, schemas.Environments, "environment_define", q)
-}
-
 // SetModelKey asks the agent loop.
 func (p *Peers) SetModelKey(ctx context.Context, who auth.Identity, q ask.SetModelKey) (ask.Done, error) {
 	return rpc.Ask[ask.Done](ctx, p.conn, schemas.Agentloop, "model_key_set", who.Caller(), q)

@@ -17,6 +17,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/machine"
 	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/folded"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
@@ -359,19 +360,21 @@ func (t *tenant) take(name id.Grant) {
 }
 
 // Reserved lists the names in front of built-in tools; no connection may be called so.
-func Reserved() []string { return []string{"runtime", "machine"} }
+func Reserved() []string { return []string{"runtime", machine.Connection} }
 
 // builtin lists the tools that are no connection's: the runtime's and an attached machine's.
-var builtin = []policy.Tool{
+var builtin = append([]policy.Tool{
 	{Full: "runtime.run_javascript", Route: call.Script, Tool: connection.Tool{
 		Name: "run_javascript", Effect: connection.Keyed,
 		Description: "Run JavaScript (or TypeScript) in a sandbox without files, shell or network. The source is a function body: use await and return. " +
 			"tools.<connection>.<tool>({...}) calls a granted tool; fetch(url) works where the agent's egress rule allows it.",
 		Schema: json.RawMessage(`{"type":"object","properties":{"source":{"type":"string","description":"function body; return the result"}},"required":["source"],"additionalProperties":false}`),
 	}},
-	{Full: "machine.exec", Route: call.Exec, Tool: connection.Tool{
-		Name: "exec", Effect: connection.Opaque, Writes: true,
-		Description: "Run a command on the machine that is attached to this run.",
-		Schema:      json.RawMessage(`{"type":"object","properties":{"argv":{"type":"array","items":{"type":"string"},"minItems":1}},"required":["argv"],"additionalProperties":false}`),
-	}},
+}, ofMachine()...)
+
+func ofMachine() (out []policy.Tool) {
+	for _, t := range machine.Tools() {
+		out = append(out, policy.Tool{Full: machine.Connection + "." + t.Name, Route: call.Exec, Tool: t})
+	}
+	return out
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/ask"
-	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/id"
 )
 
@@ -31,7 +30,7 @@ func (c *Client) PutAgent(ctx context.Context, a agent.Defined, modelKey string)
 // Access is what an agent could do, with the machine that it would have.
 type Access struct {
 	ask.Access
-	Environment *environment.Registered `json:"environment,omitempty"`
+	Environment *ask.Environment `json:"environment,omitempty"`
 }
 
 // Access says what an agent could do, tool by tool, on an environment if one is named, and what would become of calls

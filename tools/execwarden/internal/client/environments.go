@@ -3,22 +3,67 @@ package client
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/volume"
 )
 
-// Environments lists the environments.
-func (c *Client) Environments(ctx context.Context) ([]environment.Registered, error) {
-	list, err := get[struct {
-		Environments []environment.Registered `json:"environments"`
-	}](ctx, c, "/v1/environments", nil)
+// Environments lists the environments, and how their machines stand.
+func (c *Client) Environments(ctx context.Context) ([]ask.Environment, error) {
+	list, err := get[ask.Environments](ctx, c, "/v1/environments", nil)
 	return list.Environments, err
 }
 
-// PutEnvironment makes or changes an environment.
-func (c *Client) PutEnvironment(ctx context.Context, e environment.Registered) error {
-	_, err := send[ask.Sequence](ctx, c, http.MethodPut, "/v1/environments/"+segment(id.Name(e.Environment)), nil, e)
+// PutEnvironment makes an environment.
+func (c *Client) PutEnvironment(ctx context.Context, env id.Environment, driver environment.Driver) error {
+	_, err := send[ask.Sequence](ctx, c, http.MethodPut, environmentPath(id.Name(env)), nil, struct {
+		Driver environment.Driver `json:"driver"`
+	}{driver})
 	return err
 }
+
+// RemoveEnvironment ends an environment and what is attached to it.
+func (c *Client) RemoveEnvironment(ctx context.Context, name string) (ask.InForce, error) {
+	return send[ask.InForce](ctx, c, http.MethodDelete, environmentPath(name), nil, nil)
+}
+
+// Enrolment lets one machine enrol, once.
+type Enrolment struct {
+	Token     string    `json:"token"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Server    string    `json:"server"`
+}
+
+// CreateEnrolment makes a token for a machine; replace lets it take the place of one that has enrolled.
+func (c *Client) CreateEnrolment(ctx context.Context, name string, replace bool) (Enrolment, error) {
+	return send[Enrolment](ctx, c, http.MethodPost, environmentPath(name)+"/token", nil, struct {
+		Replace bool `json:"replace,omitempty"`
+	}{replace})
+}
+
+// Attachment asks for a volume to be bound to a run, a session or an agent.
+type Attachment struct {
+	Volume  string `json:"volume,omitempty"`
+	Run     string `json:"run,omitempty"`
+	Session string `json:"session,omitempty"`
+	Agent   string `json:"agent,omitempty"`
+}
+
+// Attach binds a volume of an environment.
+func (c *Client) Attach(ctx context.Context, name string, to Attachment) (volume.Defined, error) {
+	return send[volume.Defined](ctx, c, http.MethodPost, environmentPath(name)+"/attach", nil, to)
+}
+
+// Release ends an attachment; revoke kills what runs under it.
+func (c *Client) Release(ctx context.Context, name, vol string, revoke bool, reason string) (ask.Released, error) {
+	return send[ask.Released](ctx, c, http.MethodPost, environmentPath(name)+"/release", nil, struct {
+		Volume string `json:"volume,omitempty"`
+		Revoke bool   `json:"revoke,omitempty"`
+		Reason string `json:"reason,omitempty"`
+	}{vol, revoke, reason})
+}
+
+func environmentPath(name string) string { return "/v1/environments/" + segment(name) }

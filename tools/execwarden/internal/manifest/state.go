@@ -3,6 +3,7 @@ package manifest
 import (
 	"context"
 
+	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 )
@@ -25,7 +26,7 @@ func look(ctx context.Context, api *client.Client) (state, error) {
 		return nil, err
 	}
 	for _, e := range environments {
-		s[Key{Environment, id.Name(e.Environment)}] = existing{value: e}
+		s[Key{Environment, id.Name(e.Environment)}] = existing{value: environment.Registered{Environment: e.Environment, Driver: e.Driver}}
 	}
 	connections, err := api.Connections(ctx)
 	if err != nil {

@@ -91,7 +91,7 @@ func TestForesee(t *testing.T) {
 	}
 
 	// What would become of a task's calls, one by one, with the machine that it would have.
-	if err := w.PutEnvironment(t.Context(), environment.Registered{Environment: "env_builder", Driver: environment.Docker}); err != nil {
+	if err := w.PutEnvironment(t.Context(), "env_builder", environment.Docker); err != nil {
 		t.Fatal(err)
 	}
 	var calls []ask.PlannedCall

@@ -48,7 +48,7 @@ func (p *process) services(ctx context.Context) (all []running, addresses func(c
 			}, approvals.New, d)
 		},
 		schemas.Environments: func(d boot.Deps) (boot.Service, error) {
-			return configured(&environments.Config{}, func(*environments.Config) {}, environments.New, d)
+			return configured(&environments.Config{}, func(c *environments.Config) { c.CalloutSeed = p.server.CalloutSeed() }, environments.New, d)
 		},
 		schemas.Ledger: func(d boot.Deps) (boot.Service, error) {
 			return configured(&ledger.Config{}, func(c *ledger.Config) {
@@ -58,6 +58,7 @@ func (p *process) services(ctx context.Context) (all []running, addresses func(c
 		schemas.Gateway: func(d boot.Deps) (s boot.Service, err error) {
 			api, err = configured(&gateway.Config{}, func(c *gateway.Config) {
 				c.Listen, c.PublicURL, c.OwnerTokenFile = p.cfg.Listen, p.cfg.PublicURL, p.dir.file(ownerTokenFile)
+				c.ConnectorsURL = p.server.WebsocketURL()
 			}, gateway.New, d)
 			return api, err
 		},
