@@ -13,6 +13,7 @@ help: ## this list
 build: ## the execwarden program and the sandbox's worker, in .bin
 	@mkdir -p $(BIN)
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/jsworker ./services/runtime/cmd/jsworker
+	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/shim ./services/environments/cmd/shim
 	@digest=$$(sha256sum $(BIN)/jsworker 2>/dev/null || shasum -a 256 $(BIN)/jsworker); \
 	  CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/execwarden \
 	    -ldflags "-X github.com/execwarden/execwarden/tools/execwarden/internal/up.workerDigest=$${digest%% *}" ./tools/execwarden

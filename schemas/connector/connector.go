@@ -204,7 +204,7 @@ const (
 // Answer answers an Order.
 type Answer struct {
 	State     State           `json:"state"`
-	Result    json.RawMessage `json:"result,omitempty"` // MCP's shape: content, structuredContent, isError
+	Result    json.RawMessage `json:"result,omitempty"` // as schemas/machine has it
 	ToolError bool            `json:"tool_error,omitempty"`
 	Code      string          `json:"code,omitempty"` // of a problem, when refused or unknown
 	Message   string          `json:"message,omitempty"`

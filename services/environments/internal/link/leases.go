@@ -23,6 +23,7 @@ type leases struct {
 type held struct {
 	connector.Lease
 	until time.Time
+	open  bool // in this life
 }
 
 func newLeases(now func() time.Time) *leases {
@@ -46,13 +47,34 @@ func (l *leases) renew(all []connector.Lease) (fresh []connector.Lease) {
 		if _, over := l.ended[one.Attachment]; over || one.Epoch < l.epoch[one.Volume] {
 			continue // said by an instance that has not heard of the end yet
 		}
-		if _, known := l.held[one.Attachment]; !known {
+		if h, known := l.held[one.Attachment]; !known || !h.open {
 			fresh = append(fresh, one)
 		}
 		l.epoch[one.Volume] = one.Epoch
-		l.held[one.Attachment] = held{one, now.Add(connector.LeaseLife)}
+		l.held[one.Attachment] = held{one, now.Add(connector.LeaseLife), true}
 	}
 	return fresh
+}
+
+// recall takes the attachments of an earlier life. They count as lapsed until they are renewed: nothing begins, and what
+// runs has its grace.
+func (l *leases) recall(all []connector.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, one := range all {
+		l.held[one.Attachment] = held{one, l.now(), false}
+		l.epoch[one.Volume] = max(l.epoch[one.Volume], one.Epoch)
+	}
+}
+
+// notOpen notes that a volume could not be made ready: it is tried again with the next renewal.
+func (l *leases) notOpen(a id.Attachment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h, ok := l.held[a]; ok {
+		h.open = false
+		l.held[a] = h
+	}
 }
 
 // check says whether an order may begin under its attachment.

@@ -39,6 +39,8 @@ type Machine interface {
 	Probe(ctx context.Context) error
 	// Execs is how many commands run.
 	Execs() int
+	// Known lists the attachments of an earlier life, whose commands may run on.
+	Known() []connector.Lease
 	// OrphanGrace is how long what runs may go on when nobody renews its attachment.
 	OrphanGrace() time.Duration
 }
@@ -86,10 +88,12 @@ func New(cfg Config, machine Machine) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Link{
+	l := &Link{
 		cfg: cfg, identity: identity, machine: machine, store: store, instance: strings.ToLower(rand.Text()),
 		leases: newLeases(time.Now), keys: permit.NewKeyring(identity.Root), places: make(chan struct{}, cfg.MaxOrders), fenced: make(chan struct{}), poked: make(chan struct{}, 1),
-	}, nil
+	}
+	l.leases.recall(machine.Known())
+	return l, nil
 }
 
 // Run serves until ctx ends, over every loss of the network, or until it is fenced.
@@ -254,6 +258,7 @@ func (l *Link) take(ctx context.Context, said connector.Leases) map[id.Attachmen
 	faults := map[id.Attachment]string{}
 	for _, lease := range l.leases.renew(said.Leases) {
 		if err := l.machine.Open(ctx, lease); err != nil {
+			l.leases.notOpen(lease.Attachment)
 			l.cfg.Log.Error("a volume is not ready", "volume", lease.Volume, "err", err)
 			faults[lease.Attachment] = problem.DetailOf(err).Message
 		}

@@ -23,6 +23,8 @@ func buildEnvironment(d *document) (r Resource) {
 		d.fault("$.driver", "driver %.40q is not host or docker", f.Driver)
 	}
 	r.Want = def
-	r.put = func(ctx context.Context, api *client.Client, _ string) error { return api.PutEnvironment(ctx, def.Environment, def.Driver) }
+	r.put = func(ctx context.Context, api *client.Client, _ string) error {
+		return api.PutEnvironment(ctx, def.Environment, def.Driver)
+	}
 	return r
 }

@@ -1,0 +1,390 @@
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/keyfile"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/connector"
+	"github.com/execwarden/execwarden/schemas/environment"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/environments/internal/cage"
+	"github.com/execwarden/execwarden/services/environments/internal/files"
+	"github.com/execwarden/execwarden/services/environments/internal/localpolicy"
+	"github.com/execwarden/execwarden/services/environments/internal/shim"
+)
+
+// Config says where things are.
+type Config struct {
+	Home   string // of the connector
+	Shim   string // the shim program
+	Policy *localpolicy.Policy
+	Log    *slog.Logger
+}
+
+// Host is one machine.
+type Host struct {
+	cfg       Config
+	cgroup    string // of the connector; empty: there are none
+	isolation environment.Isolation
+	probe     *place
+
+	beginning sync.Mutex // what is called off is not begun at the same moment
+
+	mu     sync.Mutex
+	places map[id.Attachment]*place
+	flying map[id.Call]*flight
+}
+
+// place is one attachment.
+type place struct {
+	lease  connector.Lease
+	dir    string // of the shim, and of receipts
+	volume string
+	shim   *shim.Client
+	files  *files.Tree
+}
+
+// probing starts the name of the attachment that this process has with itself, to try whether the machine works.
+const probing = "att_probe-"
+
+// New tries what holds commands back here, by really holding one, and finds the attachments of an earlier life.
+func New(ctx context.Context, cfg Config) (*Host, error) {
+	h := &Host{cfg: cfg, places: map[id.Attachment]*place{}, flying: map[id.Call]*flight{}}
+	if top := cage.Unified(); top != "" {
+		h.cgroup = filepath.Join(top, "execwarden-"+filepath.Base(cfg.Home))
+		if err := os.Mkdir(h.cgroup, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			h.cgroup = ""
+		}
+	}
+	for _, dir := range []string{filepath.Join(cfg.Home, "attachments"), cfg.Policy.Volumes} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return nil, problem.Wrap(err, problem.Invalid, "directory %s cannot be made", dir)
+		}
+	}
+	h.sweepProbes(ctx)
+	p, err := h.ready(ctx, connector.Lease{Attachment: id.Attachment(probing + strings.ToLower(rand.Text())), Volume: ".probe"})
+	if err != nil {
+		return nil, err
+	}
+	h.probe = p
+	e, err := h.tryCommand(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h.isolation = e.Isolation
+	return h, cfg.Policy.Isolated(h.isolation)
+}
+
+// Close lets go of the machine. What runs goes on, and is found by the next life.
+func (h *Host) Close() {
+	if _, err := h.probe.shim.End(context.Background(), 0, shim.Cancelled); err != nil {
+		h.cfg.Log.Debug("the probe's shim is gone already", "err", err)
+	}
+	_ = os.RemoveAll(h.probe.dir) // else the next life does
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range append(slices.Collect(maps.Values(h.places)), h.probe) {
+		p.shim.Close()
+		p.files.Close()
+	}
+}
+
+// sweepProbes removes what probes of lives that were killed left.
+func (h *Host) sweepProbes(ctx context.Context) {
+	left, _ := filepath.Glob(filepath.Join(h.cfg.Home, "attachments", probing+"*")) // the pattern is right
+	for _, dir := range left {
+		c := shim.Dial(dir)
+		if _, err := c.List(ctx); err != nil { // nobody's any more
+			_ = os.RemoveAll(dir)
+		}
+		c.Close()
+	}
+}
+
+// Manifest implements link.Machine.
+func (h *Host) Manifest() environment.Manifest {
+	return h.cfg.Policy.Manifest(runtime.GOOS+"/"+runtime.GOARCH, h.isolation)
+}
+
+// OrphanGrace implements link.Machine.
+func (h *Host) OrphanGrace() time.Duration { return h.cfg.Policy.OrphanGrace }
+
+// Known lists the attachments of an earlier life, whose commands may run on.
+func (h *Host) Known() (out []connector.Lease) {
+	entries, _ := os.ReadDir(filepath.Join(h.cfg.Home, "attachments")) // made by New
+	for _, e := range entries {
+		raw, err := os.ReadFile(filepath.Join(h.cfg.Home, "attachments", e.Name(), leaseFile))
+		var l connector.Lease
+		if err == nil && json.Unmarshal(raw, &l) == nil && string(l.Attachment) == e.Name() && !strings.HasPrefix(e.Name(), probing) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// Files of an attachment's directory.
+const (
+	leaseFile  = "lease.json"
+	configFile = "shim.json"
+)
+
+// Open implements link.Machine.
+func (h *Host) Open(ctx context.Context, l connector.Lease) error {
+	if !id.ValidName(l.Volume) {
+		return problem.New(problem.Invalid, "volume %.60q is no name", l.Volume)
+	}
+	if _, err := id.Parse[id.Attachment](string(l.Attachment)); err != nil {
+		return problem.Wrap(err, problem.Invalid, "attachment: %v", err)
+	}
+	h.mu.Lock()
+	_, there := h.places[l.Attachment]
+	h.mu.Unlock()
+	if there {
+		return nil
+	}
+	if err := h.roomFor(l.Volume); err != nil {
+		return err
+	}
+	p, err := h.ready(ctx, l)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.places[l.Attachment] = p
+	return nil
+}
+
+// roomFor says whether a volume is there, or may be made.
+func (h *Host) roomFor(name string) error {
+	entries, err := os.ReadDir(h.cfg.Policy.Volumes)
+	if err != nil {
+		return problem.Wrap(err, problem.Unavailable, "volumes cannot be listed")
+	}
+	volumes := 0
+	for _, e := range entries {
+		if e.Name() == name {
+			return nil
+		}
+		if id.ValidName(e.Name()) {
+			volumes++
+		}
+	}
+	if volumes >= h.cfg.Policy.MaxVolumes {
+		return problem.New(problem.Denied, "the machine has %d volumes, which is the most (the machine's policy, rule max_volumes)", volumes)
+	}
+	return nil
+}
+
+// ready makes a volume, and finds or starts the shim of its attachment.
+func (h *Host) ready(ctx context.Context, l connector.Lease) (*place, error) {
+	p := &place{lease: l, dir: filepath.Join(h.cfg.Home, "attachments", string(l.Attachment)), volume: filepath.Join(h.cfg.Policy.Volumes, l.Volume)}
+	uid, gid := h.cfg.Policy.Commands()
+	if err := makeVolume(p.volume, uid, gid); err != nil {
+		return nil, problem.Wrap(err, problem.Unavailable, "volume %s cannot be made: %v", l.Volume, err)
+	}
+	if err := os.MkdirAll(filepath.Join(p.dir, "done"), 0o700); err != nil {
+		return nil, problem.Wrap(err, problem.Unavailable, "the attachment's directory cannot be made: %v", err)
+	}
+	raw, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	if err := keyfile.Write(filepath.Join(p.dir, leaseFile), string(raw)); err != nil {
+		return nil, err
+	}
+	roots := []files.Root{{Path: p.volume, Write: true}}
+	rules := cage.Rules{Volume: p.volume, Network: h.cfg.Policy.Network == localpolicy.All}
+	for _, r := range h.cfg.Policy.Roots {
+		roots = append(roots, files.Root{Path: r.Path, Write: r.Write})
+		rules.Roots = append(rules.Roots, environment.Root{Path: r.Path, Write: r.Write})
+	}
+	if p.files, err = files.Open(roots, uid, gid); err != nil {
+		return nil, err
+	}
+	p.shim = shim.Dial(p.dir)
+	if _, err := p.shim.List(ctx); err == nil {
+		return p, nil // it runs on from an earlier life
+	}
+	cfg := shim.Config{Dir: p.dir, Rules: rules, Execs: h.cfg.Policy.Execs, UID: uid, GID: gid}
+	if h.cgroup != "" {
+		cfg.Cgroup = filepath.Join(h.cgroup, string(l.Attachment))
+	}
+	return p, h.startShim(ctx, p, cfg)
+}
+
+func makeVolume(path string, uid, gid int) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	tmp := filepath.Join(path, ".tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if uid == 0 {
+		return nil
+	}
+	return errors.Join(os.Lchown(path, uid, gid), os.Lchown(tmp, uid, gid))
+}
+
+// startWithin is how long a shim may take to answer.
+const startWithin = 10 * time.Second
+
+// startShim starts a shim that outlives this process.
+func (h *Host) startShim(ctx context.Context, p *place, cfg shim.Config) error {
+	raw, err := json.Marshal(cfg)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(p.dir, configFile)
+	if err := keyfile.Write(path, string(raw)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	// It begins another process that answers in its place, and ends: neither this process's end nor its terminal's is the
+	// shim's.
+	cmd := exec.CommandContext(ctx, h.cfg.Shim, "begin", path)
+	cmd.Dir, cmd.Env = "/", []string{}
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return problem.Wrap(err, problem.Unavailable, "commands cannot be held on this machine: %.400s", strings.TrimSpace(string(said)))
+	}
+	return nil
+}
+
+// tryCommand runs a command as an order's would be.
+func (h *Host) tryCommand(ctx context.Context) (shim.Exec, error) {
+	spec := shim.Spec{ID: "probe-" + strings.TrimPrefix(string(id.New[id.Call]()), "call_"), Digest: "probe", Argv: []string{"/bin/sh", "-c", "echo works"}, Cwd: h.probe.volume, Env: []string{"PATH=/usr/bin:/bin"}, Timeout: 5 * time.Second}
+	if _, err := h.probe.shim.Begin(ctx, spec); err != nil {
+		return shim.Exec{}, err
+	}
+	e, err := h.probe.shim.Get(ctx, spec.ID, 6*time.Second)
+	switch {
+	case err != nil:
+		return e, err
+	case e.Running() || e.Code != 0 || e.Bytes != int64(len("works\n")):
+		return e, problem.New(problem.Unavailable, "a command could not be run: %s %s", e.Reason, e.Message)
+	}
+	_ = os.RemoveAll(filepath.Join(h.probe.dir, "execs", spec.ID)) // nobody asks for it again
+	return e, nil
+}
+
+// Probe implements link.Machine.
+func (h *Host) Probe(ctx context.Context) error {
+	if _, err := h.tryCommand(ctx); err != nil {
+		return err
+	}
+	path := filepath.Join(h.probe.volume, "moved")
+	want := string(id.New[id.Call]())
+	if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
+		return problem.Wrap(err, problem.Unavailable, "a file could not be written: %v", err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != want {
+		return problem.Wrap(err, problem.Unavailable, "a file could not be read back")
+	}
+	return nil
+}
+
+// Execs implements link.Machine.
+func (h *Host) Execs() (running int) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for _, p := range h.all() {
+		list, err := p.shim.List(ctx)
+		if err != nil {
+			continue
+		}
+		for _, e := range list {
+			if e.Running() {
+				running++
+			}
+		}
+	}
+	return running
+}
+
+func (h *Host) all() (out []*place) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.places {
+		out = append(out, p)
+	}
+	return out
+}
+
+// at finds an attachment. One whose shim has gone is made ready again: its records are on the disk.
+func (h *Host) at(ctx context.Context, a id.Attachment) (*place, error) {
+	h.mu.Lock()
+	p, ok := h.places[a]
+	h.mu.Unlock()
+	if !ok {
+		return nil, problem.New(problem.Unavailable, "the attachment's volume is not ready")
+	}
+	if _, err := os.Stat(filepath.Join(p.dir, "sock")); err == nil {
+		return p, nil
+	}
+	again, err := h.ready(ctx, p.lease)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.places[a] = again
+	return again, nil
+}
+
+// End implements link.Machine.
+func (h *Host) End(ctx context.Context, e connector.End) (connector.Ended, error) {
+	h.mu.Lock()
+	p, ok := h.places[e.Attachment]
+	delete(h.places, e.Attachment)
+	h.mu.Unlock()
+	if !ok {
+		dir := filepath.Join(h.cfg.Home, "attachments", string(e.Attachment))
+		if _, err := id.Parse[id.Attachment](string(e.Attachment)); err != nil {
+			return connector.Ended{}, problem.Wrap(err, problem.Invalid, "attachment: %v", err)
+		}
+		if _, err := os.Stat(dir); err != nil {
+			return connector.Ended{}, nil // it was never here, or has ended
+		}
+		p = &place{dir: dir, shim: shim.Dial(dir)}
+	}
+	defer p.shim.Close()
+	if p.files != nil {
+		defer p.files.Close()
+	}
+	reason := shim.Cancelled
+	if e.Revoked {
+		reason = shim.Revoked
+	}
+	ended, err := p.shim.End(ctx, min(max(e.Grace, 0), time.Minute), reason)
+	if problem.CodeOf(err) == problem.Unavailable {
+		// The shim is gone, and its launcher and commands with it, as far as the kernel took them along; the group tells.
+		group := cage.Group{}
+		if h.cgroup != "" {
+			group.Dir = filepath.Join(h.cgroup, string(e.Attachment))
+			ended.Killed, ended.Survivors = group.End(ctx, 0)
+			group.Remove()
+		}
+		err = nil
+	}
+	if err != nil {
+		return connector.Ended{}, err
+	}
+	_ = os.Remove(filepath.Join(p.dir, leaseFile)) // a next life does not ask about it
+	return connector.Ended{Killed: ended.Killed, Survivors: ended.Survivors}, nil
+}

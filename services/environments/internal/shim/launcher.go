@@ -1,0 +1,227 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwarden/execwarden/schemas/environment"
+	"github.com/execwarden/execwarden/services/environments/internal/cage"
+)
+
+// The talk of a shim and its launcher: one datagram a message, over a pair of sockets that nobody else has.
+type (
+	launch struct {
+		ID     string   `json:"id"`
+		Argv   []string `json:"argv"`
+		Cwd    string   `json:"cwd"`
+		Env    []string `json:"env"`
+		Cgroup bool     `json:"cgroup"` // the last descriptor is the group's
+	}
+	launched struct {
+		ID        string                `json:"id"`
+		Ready     bool                  `json:"ready,omitempty"` // the cage is closed
+		Isolation environment.Isolation `json:"isolation,omitzero"`
+		PID       int                   `json:"pid,omitempty"`
+		Fault     string                `json:"fault,omitempty"`
+		Ended     bool                  `json:"ended,omitempty"`
+		Code      int                   `json:"code"`
+		Signal    string                `json:"signal,omitempty"`
+	}
+)
+
+// maxDatagram holds a command line and its environment; sockets of this kind take that much at once.
+const maxDatagram = 160 << 10
+
+const launcherFD = 3
+
+// Launch is the launcher's main: it closes the cage and starts what it is told to until the shim is gone.
+func Launch(rules cage.Rules) error {
+	runtime.LockOSThread() // Pdeathsig is of the thread that forks
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return err
+	}
+	if !rules.Network {
+		raiseLoopback()
+	}
+	isolation, err := cage.Close(rules)
+	l := &launcher{commands: map[int]bool{}}
+	if err != nil {
+		l.say(launched{Ready: true, Fault: err.Error()})
+		return err
+	}
+	// Nobody in the cage may read or trace this process, whose descriptors are the shim's.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return err
+	}
+	l.say(launched{Ready: true, Isolation: isolation})
+	go l.reap()
+	buffer, control := make([]byte, maxDatagram), make([]byte, unix.CmsgSpace(4*4))
+	for {
+		n, oobn, _, _, err := unix.Recvmsg(launcherFD, buffer, control, unix.MSG_CMSG_CLOEXEC)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n == 0 {
+			return nil // the shim is gone
+		}
+		files := received(control[:oobn])
+		var what launch
+		if err := json.Unmarshal(buffer[:n], &what); err != nil {
+			return err
+		}
+		l.start(what, files)
+	}
+}
+
+type launcher struct {
+	mu       sync.Mutex   // of what is said
+	starting sync.Mutex   // a command whose process is not noted yet
+	commands map[int]bool // the processes of commands
+}
+
+func (l *launcher) say(w launched) {
+	raw, err := json.Marshal(w)
+	if err != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = unix.Sendmsg(launcherFD, raw, nil, nil, 0) // a shim that is gone ends this process
+}
+
+func received(control []byte) (files []*os.File) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return nil
+	}
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "passed"))
+		}
+	}
+	return files
+}
+
+// start starts a command with the descriptors that came along: its input, output and errors, and its group's.
+func (l *launcher) start(what launch, files []*os.File) {
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	want := 3
+	if what.Cgroup {
+		want = 4
+	}
+	if len(files) != want || len(what.Argv) == 0 {
+		l.say(launched{ID: what.ID, Fault: "the launcher was told wrong"})
+		return
+	}
+	cmd := &exec.Cmd{Args: what.Argv, Dir: what.Cwd, Env: what.Env, Stdin: files[0], Stdout: files[1], Stderr: files[2],
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	var err error
+	if cmd.Path, err = lookPath(what); err == nil {
+		if what.Cgroup {
+			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(files[3].Fd())
+		}
+		l.starting.Lock()
+		if err = cmd.Start(); err == nil {
+			l.commands[cmd.Process.Pid] = true
+		}
+		l.starting.Unlock()
+	}
+	if err != nil {
+		l.say(launched{ID: what.ID, Fault: plain(err)})
+		return
+	}
+	l.say(launched{ID: what.ID, PID: cmd.Process.Pid})
+	go func() {
+		err := cmd.Wait()
+		l.starting.Lock()
+		delete(l.commands, cmd.Process.Pid)
+		l.starting.Unlock()
+		end := launched{ID: what.ID, Ended: true}
+		var exit *exec.ExitError
+		switch {
+		case errors.As(err, &exit):
+			status, _ := exit.Sys().(syscall.WaitStatus)
+			if status.Signaled() {
+				end.Signal, end.Code = unix.SignalName(status.Signal()), -1
+			} else {
+				end.Code = status.ExitStatus()
+			}
+		case err != nil:
+			end.Code, end.Fault = -1, plain(err)
+		}
+		l.say(end)
+	}()
+}
+
+// plain says what is wrong without the words of Go.
+func plain(err error) string {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return fmt.Sprintf("%s: %v", path.Path, path.Err)
+	}
+	return err.Error()
+}
+
+// lookPath finds a program by the command's own PATH and directory, not by the launcher's.
+func lookPath(what launch) (string, error) {
+	name := what.Argv[0]
+	if filepath.Base(name) != name {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(what.Cwd, name)
+		}
+		return name, nil
+	}
+	path := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	for _, e := range what.Env {
+		if v, ok := cutEnv(e, "PATH"); ok {
+			path = v
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		at := filepath.Join(dir, name)
+		if !filepath.IsAbs(at) {
+			continue
+		}
+		if info, err := os.Stat(at); err == nil && !info.IsDir() && unix.Access(at, unix.X_OK) == nil {
+			return at, nil
+		}
+	}
+	return "", fmt.Errorf("%s: no such program", name)
+}
+
+func cutEnv(entry, name string) (string, bool) {
+	if len(entry) > len(name) && entry[:len(name)] == name && entry[len(name)] == '=' {
+		return entry[len(name)+1:], true
+	}
+	return "", false
+}
+
+// raiseLoopback lets commands talk among themselves in a network of their own. Without the right to, they cannot.
+func raiseLoopback() {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if ifr, err := unix.NewIfreq("lo"); err == nil {
+		ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+		_ = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
+	}
+}
