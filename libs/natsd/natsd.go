@@ -151,10 +151,11 @@ type logger struct{ log *slog.Logger }
 
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l *logger) Warnf(format string, v ...any) {
-	// The passwords are random, made anew at each start, and never leave the process.
-	if !strings.HasPrefix(format, "Plaintext passwords") {
-		l.log.Warn(fmt.Sprintf(format, v...))
+	// The passwords are random, made anew at each start, and never leave the process; WebSockets come from this machine only.
+	if strings.HasPrefix(format, "Plaintext passwords") || strings.HasPrefix(format, "Websocket not configured with TLS") {
+		return
 	}
+	l.log.Warn(fmt.Sprintf(format, v...))
 }
 func (l *logger) Fatalf(format string, v ...any) { l.log.Error(fmt.Sprintf(format, v...)) }
 func (l *logger) Errorf(format string, v ...any) { l.log.Error(fmt.Sprintf(format, v...)) }

@@ -57,6 +57,17 @@ func TestPasswords(t *testing.T) {
 		}
 		passwords[cfg.Password] = u.Name
 	}
+	// Whom the server does not know, it asks about.
+	registry, err := connect(t, s.Client("environments", "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := registry.NC.Subscribe(bus.CalloutSubject, func(m *nats.Msg) { _ = m.Respond(nil) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := registry.NC.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	for name, change := range map[string]func(*bus.Config){
 		"no password":         func(c *bus.Config) { c.Password = "" },
 		"a wrong password":    func(c *bus.Config) { c.Password = strings.Repeat("0", 48) },

@@ -62,6 +62,11 @@ func TestWhatOthersOwnIsAskedOfThem(t *testing.T) {
 		{"PUT", "/v1/targets/oncall", `{"type":"webhook","address":"https://example.com/h","about":["requested"]}`, "target_define"},
 		{"POST", "/v1/targets/oncall/test", ``, "target_test"},
 		{"PUT", "/v1/environments/box", `{"driver":"docker"}`, "environment_define"},
+		{"GET", "/v1/environments", ``, "environment_list"},
+		{"DELETE", "/v1/environments/box", ``, "environment_remove"},
+		{"POST", "/v1/environments/box/token", `{"replace":true}`, "enrolment_create"},
+		{"POST", "/v1/environments/box/attach", `{"agent":"triage"}`, "volume_attach"},
+		{"POST", "/v1/environments/box/release", `{"revoke":true,"reason":"enough"}`, "volume_release"},
 		{"POST", "/v1/keys/rewrap", `{"service":"agentloop","after":"tnt_a","look":true}`, "keys_rewrap"},
 		{"POST", "/v1/keys/renew", `{"service":"agentloop"}`, "keys_renew"},
 		{"POST", "/v1/runs", `{"agent":"triage","prompt":"look"}`, "run_start"},
@@ -213,7 +218,7 @@ func TestHostileRequests(t *testing.T) {
 	// What every endpoint that takes a body has to refuse.
 	for _, at := range []struct{ method, path string }{
 		{"PUT", "/v1/agents/a"}, {"PUT", "/v1/connections/a"}, {"PUT", "/v1/grants/a"}, {"POST", "/v1/grants/a/revoke"}, {"PUT", "/v1/triggers/a"},
-		{"PUT", "/v1/hooks/a"}, {"PUT", "/v1/environments/a"}, {"POST", "/v1/runs"}, {"POST", "/v1/runs/run_1/cancel"},
+		{"PUT", "/v1/hooks/a"}, {"PUT", "/v1/environments/a"}, {"POST", "/v1/environments/a/token"}, {"POST", "/v1/environments/a/attach"}, {"POST", "/v1/environments/a/release"}, {"POST", "/v1/runs"}, {"POST", "/v1/runs/run_1/cancel"},
 		{"POST", "/v1/approvals/apr_1/decide"}, {"POST", "/v1/logins"}, {"POST", "/v1/ledger/verify"},
 	} {
 		for what, body := range map[string]string{

@@ -8,9 +8,6 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 )
 
-// connectPath is where connectors come in: they speak NATS over WebSocket, and prove themselves there.
-const connectPath = "GET /v1/connect"
-
 // connectors passes connectors' connections on to NATS. What a browser would add to them is taken off, so that no
 // page can use a member's cookies: NATS judges the NKey alone.
 func (s *Service) connectors() http.Handler {

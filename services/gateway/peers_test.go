@@ -16,7 +16,10 @@ import (
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/connector"
+	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/volume"
 )
 
 // peersFake stands in for the services that the gateway asks: it answers on the bus as their users, and remembers.
@@ -92,7 +95,17 @@ func newPeers(t *testing.T, b *buskit.Bus) *peersFake {
 		)
 	})
 	serve(schemas.Environments, func(s *rpc.Server) error {
-		return handle(f, s, "environment_define", ask.DefineEnvironment{}, func(ask.DefineEnvironment) (ask.Sequence, error) { return sequence, nil })
+		return first(
+			handle(f, s, "environment_define", ask.DefineEnvironment{}, func(ask.DefineEnvironment) (ask.Sequence, error) { return sequence, nil }),
+			handle(f, s, "environment_list", ask.ListEnvironments{}, func(ask.ListEnvironments) (ask.Environments, error) { return ask.Environments{}, nil }),
+			handle(f, s, "environment_remove", ask.RemoveEnvironment{}, func(ask.RemoveEnvironment) (ask.InForce, error) { return ask.InForce{}, nil }),
+			handle(f, s, "enrolment_create", ask.CreateEnrolment{}, func(ask.CreateEnrolment) (ask.Sequence, error) { return sequence, nil }),
+			handle(f, s, "volume_attach", ask.Attach{}, func(ask.Attach) (volume.Defined, error) { return volume.Defined{}, nil }),
+			handle(f, s, "volume_release", ask.Release{}, func(ask.Release) (ask.Released, error) { return ask.Released{}, nil }),
+			handle(f, s, "connector_enrol", ask.EnrolConnector{}, func(q ask.EnrolConnector) (connector.Identity, error) {
+				return connector.Identity{Tenant: "tnt_main", Environment: q.Environment, Driver: environment.Host}, nil
+			}),
+		)
 	})
 	serve(schemas.Approvals, func(s *rpc.Server) error {
 		return first(

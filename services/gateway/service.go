@@ -118,7 +118,7 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 	mux := http.NewServeMux()
 	(&api.API{Gate: gate, Site: site, State: s.state, People: people, Peers: peers, Hub: hub, Log: s.deps.Log, Note: s.log}).Register(mux)
 	(&console.Console{Gate: gate, Site: site, Peers: peers, Hub: hub, Note: s.log}).Register(mux)
-	mux.Handle(connectPath, s.connectors())
+	mux.Handle(api.ConnectRoute, s.connectors())
 	if h, err = edge.Handler(site, mux, s.deps.Metrics); err != nil {
 		return nil, nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/execwarden/execwarden/libs/bus"
@@ -19,6 +20,21 @@ import (
 func TestNATSConfServes(t *testing.T) {
 	for _, u := range bus.Users() {
 		t.Setenv("BUS_PASSWORD_"+strings.ToUpper(u.Name), "password-of-"+u.Name)
+	}
+	issuer, err := nkeys.CreateAccount()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pair := range map[string]nkeys.KeyPair{"BUS_CALLOUT_ISSUER": issuer, "BUS_NOBODY": nobody} {
+		public, err := pair.PublicKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(name, public)
 	}
 	path := filepath.Join(t.TempDir(), "nats.conf")
 	if err := os.WriteFile(path, natsConf(), 0o600); err != nil {
@@ -32,6 +48,7 @@ func TestNATSConfServes(t *testing.T) {
 	if !opts.SyncAlways {
 		t.Error("the generated server does not fsync before it acknowledges")
 	}
+	opts.Websocket.Host, opts.Websocket.Port = "127.0.0.1", server.RANDOM_PORT
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		t.Fatal(err)

@@ -119,6 +119,13 @@ var openAPI []byte
 // describe needs no token: it says how to use the others.
 const describe = "GET /v1/openapi.yaml"
 
+// The machines' own endpoints, which need no token either: the one enrols, the other is the gateway's, which passes their
+// connections on.
+const (
+	enrolRoute   = "POST /v1/connectors"
+	ConnectRoute = "GET /v1/connect"
+)
+
 // Register adds the routes.
 func (a *API) Register(mux *http.ServeMux) {
 	for _, rt := range a.routes() {
@@ -128,7 +135,7 @@ func (a *API) Register(mux *http.ServeMux) {
 		w.Header().Set("Content-Type", "application/yaml")
 		_, _ = w.Write(openAPI) // the client is gone if this fails
 	})
-	mux.HandleFunc("POST /v1/connectors", a.enrol)
+	mux.HandleFunc(enrolRoute, a.enrol)
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		problem.WriteHTTP(w, problem.New(problem.NotFound, "there is no %.10s %.200s; %s lists what there is", r.Method, r.URL.Path, describe))
 	})

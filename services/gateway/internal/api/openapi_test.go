@@ -25,7 +25,7 @@ func TestDescriptionIsOfTheRoutes(t *testing.T) {
 			}
 		}
 	}
-	routes := []string{describe}
+	routes := []string{describe, enrolRoute, ConnectRoute}
 	for _, rt := range (&API{}).routes() {
 		routes = append(routes, rt.pattern)
 	}

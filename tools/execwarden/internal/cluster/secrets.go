@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/nats-io/nkeys"
+
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/keyfile"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -58,11 +60,41 @@ func Init(dir, database string, out io.Writer) error {
 		}
 		fmt.Fprintf(&env, "BUS_PASSWORD_%s=%s\n", strings.ToUpper(u.Name), password)
 	}
+	issuer, err := pair(file("callout.seed"), nkeys.CreateAccount)
+	if err != nil {
+		return err
+	}
+	nobody, err := pair(file("nobody.seed"), nkeys.CreateUser)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(&env, "BUS_CALLOUT_ISSUER=%s\nBUS_NOBODY=%s\n", issuer, nobody)
 	if err := keyfile.Write(file("nats.env"), strings.TrimSpace(env.String())); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "The deployment's secrets are in %s. Keep root.key offline once the broker's key is published; back master.key up: without it no credential opens.\n", dir)
 	return nil
+}
+
+// pair makes a pair of NKeys, or keeps the one that is there, and gives its public half.
+func pair(path string, create func() (nkeys.KeyPair, error)) (string, error) {
+	fresh, err := create()
+	if err != nil {
+		return "", err
+	}
+	seed, err := fresh.Seed()
+	if err != nil {
+		return "", err
+	}
+	text, err := ensure(path, string(seed))
+	if err != nil {
+		return "", err
+	}
+	kept, err := nkeys.FromSeed([]byte(text))
+	if err != nil {
+		return "", problem.Wrap(err, problem.Invalid, "%s is no seed", path)
+	}
+	return kept.PublicKey()
 }
 
 // ensure reads a secret, or keeps text as one.
