@@ -12,6 +12,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/hook"
@@ -26,6 +27,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/tenant"
 	"github.com/execwarden/execwarden/schemas/token"
 	"github.com/execwarden/execwarden/schemas/trigger"
+	"github.com/execwarden/execwarden/schemas/volume"
 )
 
 // words says in a few words what an event says. A kind that this program does not know stands for itself: a newer
@@ -88,13 +90,37 @@ func configured(ev schemas.Event) (string, Tone) {
 	case target.Defined:
 		return removed(fmt.Sprintf("%s, %s, is told of %v", e.Target, e.Type, e.About), e.Removed), Plain
 	case environment.Registered:
-		return removed(fmt.Sprintf("%s, driver %s", e.Environment, e.Driver), e.Removed), Plain
+		text := fmt.Sprintf("%s, driver %s", e.Environment, e.Driver)
+		switch {
+		case e.Connector != nil:
+			text += ", a machine is enrolled"
+		case e.Enrolment != nil:
+			text += ", a machine may enrol" + until(e.Enrolment.ExpiresAt)
+		}
+		return removed(text, e.Removed), Plain
+	case connector.Welcomed:
+		return fmt.Sprintf("%s is connected by %s, version %s, on %s", e.Environment, e.Instance, e.Version, e.Manifest.Platform), Good
+	case volume.Defined:
+		return removed(ofVolume(e)), Plain
 	case session.Opened:
 		return fmt.Sprintf("%s of %s", e.Session, e.Agent), Plain
 	case ledger.Checkpointed:
 		return fmt.Sprintf("%s: %s, root %s", e.Stream, Count(int(e.Size), "leaf"), e.Root), Plain
 	}
 	return "", Plain
+}
+
+// ofVolume says who holds a volume, or how its last attachment ended.
+func ofVolume(v volume.Defined) (string, bool) {
+	text := fmt.Sprintf("volume %s of %s", v.Name, v.Environment)
+	switch {
+	case v.Attached != nil:
+		h := v.Attached.Holder
+		return fmt.Sprintf("%s is attached to %s%s%s", text, h.Agent, h.Session, h.Run), v.Removed
+	case v.Ended != nil:
+		return sentence.Because(fmt.Sprintf("%s is free: the attachment was %s", text, v.Ended.How), v.Ended.Reason), v.Removed
+	}
+	return text, v.Removed
 }
 
 // happened says what happened: the kinds of EW_ACTIVITY.
