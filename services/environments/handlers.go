@@ -35,12 +35,12 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 		return err
 	}
 	defer leave()
-	v, err := s.attachedFor(work, w)
-	if executor.Later(err) {
+	v, attached, err := s.attachedFor(work, w)
+	if err != nil {
 		return err
 	}
-	if err != nil {
-		return s.gate.Refuse(ctx, w, err)
+	if !attached {
+		return s.gate.Refuse(ctx, w, problem.New(problem.Unavailable, "no environment is attached to this run; somebody has to attach one: execwarden env attach"))
 	}
 	// Before anything is sent to the machine. A crash from here on has another instance take the claim over, and ask the
 	// machine for the same order.
@@ -65,11 +65,11 @@ func (s *Service) stoppedBefore(ctx context.Context, w *executor.Work, why strin
 	if !claimed {
 		return s.gate.Settle(ctx, w, s.cancelled(w, why))
 	}
-	v, err := s.attachedFor(ctx, w)
-	if executor.Later(err) {
+	v, attached, err := s.attachedFor(ctx, w)
+	if err != nil {
 		return err
 	}
-	if err != nil {
+	if !attached {
 		return s.gate.Settle(ctx, w, s.unknown(w, why+", and the machine is not attached any more"))
 	}
 	held, err := s.gate.Claim(ctx, w)
@@ -82,16 +82,13 @@ func (s *Service) stoppedBefore(ctx context.Context, w *executor.Work, why strin
 }
 
 // attachedFor finds the volume that a call works on.
-func (s *Service) attachedFor(ctx context.Context, w *executor.Work) (volume.Defined, error) {
+func (s *Service) attachedFor(ctx context.Context, w *executor.Work) (v volume.Defined, attached bool, err error) {
 	session, err := s.sessionOf(ctx, w.Tenant, w.Admitted.Run)
 	if err != nil {
-		return volume.Defined{}, err
+		return v, false, err
 	}
-	v, ok := s.registry.Attached(w.Tenant, w.Admitted.Run, session, w.Requested.Agent)
-	if !ok {
-		return v, problem.New(problem.Unavailable, "no environment is attached to this run; somebody has to attach one: execwarden env attach")
-	}
-	return v, nil
+	v, attached = s.registry.Attached(w.Tenant, w.Admitted.Run, session, w.Requested.Agent)
+	return v, attached, nil
 }
 
 // sessionOf is the session of a run; none, for an external client's conversation.

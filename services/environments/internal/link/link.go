@@ -277,7 +277,7 @@ func (l *Link) beat(ctx context.Context, nc *nats.Conn) error {
 		if l.welcomed.Load() {
 			b := connector.Beat{Instance: l.instance, Execs: l.machine.Execs()}
 			probe, cancel := context.WithTimeout(ctx, connector.BeatEvery*4/5)
-			if err := l.machine.Probe(probe); err != nil {
+			if err := l.machine.Probe(probe); err != nil && ctx.Err() == nil {
 				b.Fault = problem.DetailOf(err).Message
 				l.cfg.Log.Error("the machine does not work", "err", err)
 			}

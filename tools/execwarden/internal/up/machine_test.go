@@ -16,6 +16,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/machine"
+	"github.com/execwarden/execwarden/schemas/volume"
 	"github.com/execwarden/execwarden/services/environments/connect"
 	"github.com/execwarden/execwarden/services/environments/shimkit"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
@@ -141,27 +142,150 @@ func (w *world) results(agent string) (out []json.RawMessage, row ask.RunRow) {
 	return out, row
 }
 
+// resultOf reads the result of a call's outcome.
+func resultOf[T any](t *testing.T, raw json.RawMessage) (out T) {
+	t.Helper()
+	var outcome struct {
+		Body struct {
+			Result T `json:"result"`
+		} `json:"body"`
+	}
+	if err := json.Unmarshal(raw, &outcome); err != nil {
+		t.Fatalf("%v in %s", err, raw)
+	}
+	return outcome.Body.Result
+}
+
 // The whole way: a machine enrols, is attached to an agent, and a run works on it.
 func TestMachine(t *testing.T) {
 	w := newWorld(t)
-	o := w.newOutpost("box", "")
+	w.newOutpost("box", "")
 	buskit.Eventually(t, "the machine is online", func() bool { return w.environment("box").State == ask.Online })
 	w.scripted("worker",
 		scriptmodel.Call{Tool: "machine.write_file", Args: map[string]string{"path": "src/a.txt", "content": "one\ntwo\n"}},
 		scriptmodel.Call{Tool: "machine.exec", Args: map[string]string{"command": "cat src/a.txt; echo oops >&2; cat /root/x; exit 7"}},
 		scriptmodel.Call{Tool: "machine.grep", Args: map[string]string{"pattern": "^t.o$"}},
 		scriptmodel.Call{Tool: "machine.read_file", Args: map[string]string{"path": "../../etc/passwd"}},
+		scriptmodel.Call{Tool: "machine.exec", Args: map[string]string{}, Values: map[string]string{"argv": `["no-such-program"]`}},
 	)
 	if _, err := w.Attach(t.Context(), "box", client.Attachment{Agent: "worker"}); err != nil {
 		t.Fatal(err)
 	}
 	results, row := w.results("worker")
-	for _, r := range results {
-		t.Logf("%s", r)
+	if row.State != "completed" || len(results) != 5 {
+		t.Fatalf("the run %+v, results %s", row, results)
 	}
-	if row.State != "completed" || len(results) != 4 {
-		t.Fatalf("the run %+v, %d results", row, len(results))
+	if e := resultOf[machine.Exec](t, results[1]); e.Code == nil || *e.Code != 7 || e.Stdout != "one\ntwo\n" || !strings.Contains(e.Stderr, "oops") || !strings.Contains(e.Stderr, "denied") || e.Survivors != 0 {
+		t.Errorf("the command %s", results[1])
 	}
-	_ = o
-	_ = machine.Exec{}
+	for i, want := range map[int]string{2: `"line":2,"text":"two"`, 3: `"code":"denied"`, 4: `no such program`} {
+		if !strings.Contains(string(results[i]), want) {
+			t.Errorf("result %d %s has no %s", i, results[i], want)
+		}
+	}
+	if e := w.environment("box"); len(e.Volumes) != 1 || e.Volumes[0].Attached == nil || e.Manifest == nil || !e.Manifest.Isolation.Seccomp {
+		t.Errorf("the environment %+v", e)
+	}
+}
+
+// Without a machine a call is refused and says what to do; with one that is away it waits, and is done once when that is back.
+func TestMachineAway(t *testing.T) {
+	w := newWorld(t)
+	o := w.newOutpost("box", "")
+	w.scripted("worker", scriptmodel.Call{Tool: "machine.exec", Args: map[string]string{"command": "echo x >>counter; wc -l <counter"}})
+	results, _ := w.results("worker")
+	if len(results) != 1 || !strings.Contains(string(results[0]), "execwarden env attach") {
+		t.Fatalf("without an attachment: %s", results)
+	}
+	if _, err := w.Attach(t.Context(), "box", client.Attachment{Agent: "worker"}); err != nil {
+		t.Fatal(err)
+	}
+	o.stop()
+	if _, err := w.StartRun(t.Context(), "worker", "go"); err != nil {
+		t.Fatal(err)
+	}
+	buskit.Eventually(t, "the call is claimed", func() bool {
+		page, err := w.Runs(t.Context(), 1, "")
+		return err == nil && len(page.Runs) == 1 && page.Runs[0].Ended.IsZero() && page.Runs[0].Events >= 5
+	})
+	o.start()
+	if row := w.ended(); row.State != "completed" {
+		t.Fatalf("the run %+v", row)
+	}
+	raw, err := os.ReadFile(filepath.Join(o.cfg.Home, "volumes", "main", "counter"))
+	if err != nil || string(raw) != "x\n" {
+		t.Errorf("the command ran %q times: %v", raw, err)
+	}
+}
+
+// A connector that ends in the middle of a command takes nothing with it: the command goes on, and the next life has its
+// end and its output.
+func TestConnectorEndsInTheMiddle(t *testing.T) {
+	w := newWorld(t)
+	o := w.newOutpost("box", "")
+	w.scripted("worker", scriptmodel.Call{Tool: "machine.exec", Args: map[string]string{"command": "echo begun >>log; while [ ! -e go ]; do sleep 0.05; done; echo ended >>log; cat log"}})
+	if _, err := w.Attach(t.Context(), "box", client.Attachment{Agent: "worker"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.StartRun(t.Context(), "worker", "go"); err != nil {
+		t.Fatal(err)
+	}
+	volume := filepath.Join(o.cfg.Home, "volumes", "main")
+	exists := func(name string) func() bool {
+		return func() bool { _, err := os.Stat(filepath.Join(volume, name)); return err == nil }
+	}
+	buskit.Eventually(t, "the command runs", exists("log"))
+	for range 3 {
+		o.stop()
+		o.start()
+	}
+	if err := os.WriteFile(filepath.Join(volume, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	row := w.ended()
+	events, err := w.Timeline(t.Context(), row.Run, client.Cursor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events.Events {
+		if envelope, err := e.Envelope(); err == nil && strings.HasPrefix(e.Kind, "call.finished") {
+			if got := resultOf[machine.Exec](t, envelope.Data); got.Stdout != "begun\nended\n" || got.Reason != "exited" {
+				t.Errorf("the command %+v", got)
+			}
+			return
+		}
+	}
+	t.Errorf("no result: %+v", row)
+}
+
+// A revocation kills what runs with everything that it began, also what left its session, and says that nothing is left.
+func TestRevokedMachine(t *testing.T) {
+	w := newWorld(t)
+	o := w.newOutpost("box", "")
+	w.scripted("worker", scriptmodel.Call{Tool: "machine.exec", Args: map[string]string{
+		"command": "trap '' TERM; for i in 1 2 3; do setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' & done; touch runs; wait"}})
+	if _, err := w.Attach(t.Context(), "box", client.Attachment{Agent: "worker"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.StartRun(t.Context(), "worker", "go"); err != nil {
+		t.Fatal(err)
+	}
+	buskit.Eventually(t, "the command runs", func() bool {
+		_, err := os.Stat(filepath.Join(o.cfg.Home, "volumes", "main", "runs"))
+		return err == nil
+	})
+	r, err := w.Release(t.Context(), "box", "main", true, "it was stolen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Survivors != 0 || r.Killed < 4 {
+		t.Errorf("revoked: %+v", r)
+	}
+	w.ended()
+	if v := w.environment("box").Volumes[0]; v.Attached != nil || v.Ended == nil || v.Ended.How != volume.Revoked || v.Ended.Survivors != 0 {
+		t.Errorf("the volume %+v", v)
+	}
+	if _, err := w.Attach(t.Context(), "box", client.Attachment{Agent: "worker"}); err != nil {
+		t.Errorf("the volume is not free again: %v", err)
+	}
 }
