@@ -73,7 +73,7 @@ func (h *fakeHost) Log(level, line string) {
 }
 
 func script(source string) Script {
-	return Script{Source: source, Seed: 7, Now: time.UnixMilli(1_700_000_000_000), Tools: []string{"a.b", "gh.list", "search"}, Fetch: true}
+	return Script{Source: source, Seed: 7, Now: time.UnixMilli(1_700_000_000_000), Tools: []string{"a.b", "gh.list", "lone"}, Fetch: true}
 }
 
 func bigAnswer(context.Context, Call) (json.RawMessage, error) {

@@ -38,9 +38,13 @@ type modelFields struct {
 }
 
 type egressFields struct {
-	Hosts   []string `yaml:"hosts"`
-	Methods []string `yaml:"methods"`
-	Private []string `yaml:"private"`
+	Hosts         []string `yaml:"hosts"`
+	Methods       []string `yaml:"methods"`
+	Private       []string `yaml:"private"`
+	ResponseBytes int      `yaml:"response_bytes"`
+	RequestBytes  int      `yaml:"request_bytes"`
+	TimeoutMS     int      `yaml:"timeout_ms"`
+	Fetches       int      `yaml:"fetches"`
 }
 
 func buildAgent(d *document) (r Resource) {
@@ -88,6 +92,10 @@ func (d *document) checkAgent(a agent.Defined, hasModel bool) {
 	for _, e := range a.Runtime.Egress {
 		if len(e.Hosts) == 0 || slices.Contains(e.Hosts, "") {
 			d.fault("$.runtime.egress", "an egress rule names the hosts that it is for")
+		}
+		if !e.Capped() {
+			d.fault("$.runtime.egress", "the caps are from 0, the default, to response_bytes %d, request_bytes %d, timeout_ms %d, fetches %d",
+				agent.MaxResponseBytes, agent.MaxRequestBytes, agent.MaxTimeoutMS, agent.MaxFetches)
 		}
 		d.private("$.runtime.egress", e.Private)
 	}
