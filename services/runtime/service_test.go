@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -35,8 +33,6 @@ import (
 	"github.com/execwarden/execwarden/services/runtime/workerkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 const run1 = id.Run("run_1")
 
 // house is a runtime on a real bus, with the test as its broker.
@@ -48,6 +44,8 @@ type house struct {
 	asked  atomic.Int64 // of the page
 	stop   func()
 	worker string
+	deny   string // what no script may fetch
+	n      int    // scripts that value ran
 }
 
 func start(t *testing.T, egress bool) *house {
@@ -77,7 +75,7 @@ func start(t *testing.T, egress bool) *house {
 
 func (h *house) run() {
 	h.t.Helper()
-	s, err := runtime.New(runtime.Config{WorkerPath: h.worker, AllowWeak: true, CallLife: time.Minute}, h.Deps(schemas.Runtime))
+	s, err := runtime.New(runtime.Config{WorkerPath: h.worker, AllowWeak: true, CallLife: time.Minute, FetchDeny: h.deny}, h.Deps(schemas.Runtime))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -120,6 +118,23 @@ func (h *house) nested(n int) call.Requested {
 	h.t.Helper()
 	r, _ := servicekit.Await[call.Requested](h.Kit, n, func(r call.Requested) bool { return r.Parent != "" })
 	return r
+}
+
+// letsGo waits until a script that waits for a person has left its worker.
+func (h *house) letsGo(c id.Call) {
+	h.t.Helper()
+	buskit.Eventually(h.t, "the script lets go of its claim", func() bool {
+		kv, err := h.Boot.JS.KeyValue(h.t.Context(), "claims")
+		if err != nil {
+			return false
+		}
+		entry, err := kv.Get(h.t.Context(), "tnt_a."+string(c))
+		if err != nil {
+			return false
+		}
+		var claim struct{ Deadline time.Time }
+		return json.Unmarshal(entry.Value(), &claim) == nil && time.Now().After(claim.Deadline)
+	})
 }
 
 // finish ends a nested call.
@@ -192,18 +207,7 @@ func TestHeldCall(t *testing.T) {
 	h.finish(h.nested(1), `{"content":[{"type":"text","text":"7"}]}`)
 	second := h.nested(2)
 	h.Say(schemas.Toolbroker, eventlog.Draft{Key: string(run1), Event: call.Held{Call: second.Call, Run: run1, Agent: "agt_a", Tool: second.Tool, Digest: "d"}})
-	buskit.Eventually(t, "the script lets go of its claim", func() bool {
-		kv, err := h.Boot.JS.KeyValue(t.Context(), "claims")
-		if err != nil {
-			return false
-		}
-		entry, err := kv.Get(t.Context(), "tnt_a.call_js")
-		if err != nil {
-			return false
-		}
-		var claim struct{ Deadline time.Time }
-		return json.Unmarshal(entry.Value(), &claim) == nil && time.Now().After(claim.Deadline)
-	})
+	h.letsGo("call_js")
 	h.Say(schemas.Toolbroker, eventlog.Draft{Key: string(run1), Route: call.Upstream, Event: call.Admitted{Call: second.Call, Run: run1, Tool: second.Tool,
 		Edited: 9, Body: call.Args{Args: json.RawMessage(`{"id":8}`)}}})
 	h.finish(second, `{"content":[{"type":"text","text":"closed"}]}`)
