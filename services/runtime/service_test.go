@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -85,21 +86,34 @@ func (h *house) run() {
 // admit asks for a script and admits it.
 func (h *house) admit(c id.Call, args string) (admission eventlog.Draft) {
 	h.t.Helper()
+	return h.admitArgs(run1, c, args)
+}
+
+// admitIn is admit in another run.
+func (h *house) admitIn(r id.Run, c id.Call, js string) {
+	h.t.Helper()
+	h.admitArgs(r, c, source(js))
+}
+
+func (h *house) gateway() *bus.Conn { return h.Conn(h.t, string(schemas.Gateway)) }
+
+func (h *house) admitArgs(r id.Run, c id.Call, args string) (admission eventlog.Draft) {
+	h.t.Helper()
 	canonical, err := permit.CanonicalArgs(json.RawMessage(args))
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	control := h.Events(schemas.Control)
-	seq := h.Say(schemas.Agentloop, eventlog.Draft{Key: string(run1), Run: run1, Event: call.Requested{Call: c, Run: run1, Agent: "agt_a", Tool: "runtime.run_javascript",
+	seq := h.Say(schemas.Agentloop, eventlog.Draft{Key: string(r), Run: r, Event: call.Requested{Call: c, Run: r, Agent: "agt_a", Tool: "runtime.run_javascript",
 		ArgsDigest: permit.Digest(canonical), Effect: string(c), Taint: []string{"hook_a"}, Body: call.Args{Args: canonical}}})
 	now := time.Now().UTC()
 	last := control[len(control)-1].Seq
-	text, err := h.signer.Sign(permit.Claims{Audience: call.Script, Tenant: servicekit.Tenant, Run: run1, Call: c, Tool: "runtime.run_javascript", ArgsDigest: permit.Digest(canonical),
+	text, err := h.signer.Sign(permit.Claims{Audience: call.Script, Tenant: servicekit.Tenant, Run: r, Call: c, Tool: "runtime.run_javascript", ArgsDigest: permit.Digest(canonical),
 		Grant: "grt_js", Requested: seq, Control: last, IssuedAt: now, ExpiresAt: now.Add(10 * time.Minute)})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	d := eventlog.Draft{Key: string(run1), Route: call.Script, Event: call.Admitted{Call: c, Run: run1, Tool: "runtime.run_javascript", Route: call.Script, Grant: "grt_js",
+	d := eventlog.Draft{Key: string(r), Route: call.Script, Event: call.Admitted{Call: c, Run: r, Tool: "runtime.run_javascript", Route: call.Script, Grant: "grt_js",
 		Requested: seq, Control: last, Permit: text}}
 	h.Say(schemas.Toolbroker, d)
 	return d
