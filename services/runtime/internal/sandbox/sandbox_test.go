@@ -39,6 +39,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 type fakeHost struct {
 	tool  func(context.Context, Call) (json.RawMessage, error)
 	fetch func(context.Context, Request) (Response, error)
+	kept  Kept
 
 	mu      sync.Mutex
 	calls   []Call
