@@ -49,10 +49,7 @@ func readChanges(ctx context.Context, log *eventlog.Log, tenant id.Tenant, owner
 		if err != nil {
 			return nil, err
 		}
-		ev, err := e.Envelope.Decode()
-		if err != nil {
-			continue // of a kind or form that this version does not know
-		}
+		ev, _ := e.Envelope.Decode() // one that this version does not know changes nothing, and is counted all the same
 		c := change{seq: e.Seq, stored: e.StoredAt.UTC(), event: ev}
 		switch ev := ev.(type) {
 		case artifact.Kept:
@@ -224,7 +221,7 @@ func (h *host) put(ctx context.Context, a sandbox.Artifact) (sandbox.Kept, error
 	digest := hex.EncodeToString(sum[:])
 	at := artifact.Origin{Owner: h.shelf.owner, Run: h.w.Admitted.Run, Call: h.w.Admitted.Call, Seq: a.Seq}
 	now := artifact.Kept{Origin: at, Name: a.Name, Type: artifact.Type(a.Type), Size: len(a.Body), Digest: digest, Taint: h.tainted(), Body: artifact.Value{Value: a.Body}}
-	return h.changed(ctx, a.Seq, func() schemas.Event {
+	return h.changed(ctx, at, func() schemas.Event {
 		if err := h.room(a); err != nil {
 			d := problem.DetailOf(err)
 			return artifact.Refused{Origin: at, Name: a.Name, Digest: digest, Code: string(d.Code), Message: d.Message}
@@ -246,21 +243,22 @@ func (h *host) deleted(ctx context.Context, a sandbox.Artifact) (sandbox.Kept, e
 		return sandbox.Kept{Value: json.RawMessage("false")}, nil
 	}
 	gone := artifact.Removed{Origin: artifact.Origin{Owner: h.shelf.owner, Run: h.w.Admitted.Run, Call: h.w.Admitted.Call, Seq: a.Seq}, Name: a.Name}
-	return h.changed(ctx, a.Seq, func() schemas.Event { return gone }, func(before schemas.Event) bool { return before == schemas.Event(gone) })
+	return h.changed(ctx, gone.Origin, func() schemas.Event { return gone }, func(before schemas.Event) bool { return before == schemas.Event(gone) })
 }
 
 // changed records a change once, by compare-and-swap with the changes that other scripts of the session make.
-func (h *host) changed(ctx context.Context, seq int, made func() schemas.Event, same func(schemas.Event) bool) (sandbox.Kept, error) {
+func (h *host) changed(ctx context.Context, at artifact.Origin, made func() schemas.Event, same func(schemas.Event) bool) (sandbox.Kept, error) {
 	for range maxRaces {
-		if before, ok := h.own(seq); ok {
+		if before, ok := h.own(at.Seq); ok {
 			if !same(before.event) {
 				return sandbox.Kept{}, diverged("kept or removed something else here before")
 			}
 			return changeAnswer(before.event)
 		}
-		d := h.draft(made(), strconv.Itoa(seq))
-		d.Key = h.shelf.owner
-		_, err := h.s.deps.Log.AppendAfter(ctx, d, h.shelf.last)
+		d := h.draft(made(), strconv.Itoa(at.Seq))
+		value, _ := d.Event.(artifact.Kept)
+		d.Key, d.Apart = h.shelf.owner, value.Size > inEvent
+		seq, err := h.s.deps.Log.AppendAfter(ctx, d, h.shelf.last)
 		// A crash here leaves the change recorded: the script, run again, finds it as its own.
 		if err != nil && problem.CodeOf(err) != problem.Conflict {
 			return sandbox.Kept{}, sandbox.Abort(err)
@@ -268,9 +266,15 @@ func (h *host) changed(ctx context.Context, seq int, made func() schemas.Event, 
 		if err := h.refresh(ctx); err != nil {
 			return sandbox.Kept{}, sandbox.Abort(err)
 		}
+		if err == nil && seq > h.shelf.last { // read from a replica that has not heard it yet
+			h.shelf.changes, h.shelf.last = append(h.shelf.changes, change{seq: seq, event: d.Event, at: at}), seq
+		}
 	}
 	return sandbox.Kept{}, sandbox.Abort(problem.New(problem.Busy, "too many scripts of the session keep artifacts at once"))
 }
+
+// inEvent is the largest value that stands in its event, in bytes: all events of a session are read for its artifacts.
+const inEvent = 1 << 10
 
 // maxRaces is how often a change is tried against those of other scripts.
 const maxRaces = 50
@@ -285,9 +289,16 @@ func changeAnswer(ev schemas.Event) (sandbox.Kept, error) {
 	return answer(true)
 }
 
-// room says why a value does not fit with what is kept now.
+// room says why a value does not fit with what is kept now. What one script writes is bounded too, since what is replaced
+// or removed stays in the record.
 func (h *host) room(a sandbox.Artifact) error {
 	cfg := h.s.cfg
+	written := len(a.Body)
+	for _, c := range h.shelf.changes {
+		if k, ok := c.event.(artifact.Kept); ok && k.Call == h.w.Admitted.Call {
+			written += k.Size
+		}
+	}
 	there := kept(h.shelf.changes, nil)
 	delete(there, a.Name)
 	total := len(a.Body)
@@ -297,6 +308,8 @@ func (h *host) room(a sandbox.Artifact) error {
 	switch {
 	case len(a.Body) > cfg.ArtifactBytes:
 		return problem.New(problem.TooLarge, "the artifact is %d bytes; the limit is %d", len(a.Body), cfg.ArtifactBytes)
+	case written > cfg.ArtifactsBytes:
+		return problem.New(problem.TooLarge, "the script would keep %d bytes in all; the limit of one script is %d", written, cfg.ArtifactsBytes)
 	case len(there) >= cfg.Artifacts:
 		return problem.New(problem.TooLarge, "the session keeps %d artifacts, which is the limit; delete one first", len(there))
 	case total > cfg.ArtifactsBytes:

@@ -99,7 +99,10 @@ func TestArtifactsAreBounded(t *testing.T) {
 	if got := h.value(`await artifacts.put("last", 1); try { await artifacts.put("more", 1) } catch (e) { return [e.name, e.code, e.message] }`); got != `["ArtifactError","artifact_too_large","the session keeps 100 artifacts, which is the limit; delete one first"]` {
 		t.Error(got)
 	}
-	if n := len(h.Events(schemas.Activity, "artifact.refused")); n != 2 {
+	if got := h.value(`try { for (let i = 0; i < 90; i++) await artifacts.put("a0", new Uint8Array(300000)); return "kept" } catch (e) { return e.message }`); got != `"the script would keep 16800000 bytes in all; the limit of one script is 16777216"` {
+		t.Error(got) // nobody fills the record by keeping and replacing
+	}
+	if n := len(h.Events(schemas.Activity, "artifact.refused")); n != 3 {
 		t.Errorf("%d refusals are recorded", n)
 	}
 }

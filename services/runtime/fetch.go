@@ -59,6 +59,9 @@ func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, 
 		case before.Digest != now.Digest:
 			return sandbox.Response{}, diverged("fetched something else here before")
 		}
+		if before.Body.Answer != nil {
+			h.take(before.Bytes)
+		}
 		return h.given(before)
 	}
 	begun, ok := earlier.fetching[f.Seq]
@@ -137,7 +140,24 @@ func (h *host) get(ctx context.Context, req *http.Request, into *script.Fetched)
 	slices.SortStableFunc(answer.Header, func(a, b script.Header) int { return cmp.Compare(a.Name, b.Name) })
 	answer.Body, err = io.ReadAll(resp.Body)
 	into.Bytes, into.Body.Answer = len(answer.Body), answer
+	if err == nil && !h.take(len(answer.Body)) {
+		err = problem.New(problem.TooLarge, "the pages of one script have %d bytes at most", maxPages)
+	}
 	return err
+}
+
+// maxPages is what all pages that one script fetches may have, in bytes: they are kept in the record.
+const maxPages = 16 << 20
+
+// take counts a page, unless it is too much.
+func (h *host) take(size int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pages+size > maxPages {
+		return false
+	}
+	h.pages += size
+	return true
 }
 
 // given is what the script sees of a recorded fetch.

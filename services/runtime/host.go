@@ -33,6 +33,7 @@ type host struct {
 
 	mu    sync.Mutex
 	made  map[int]int // fetches by each rule
+	pages int         // bytes of pages
 	taint []string
 	notes []string // what the model has to know of the script's calls, beyond what the script makes of them
 }

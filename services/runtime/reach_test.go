@@ -236,7 +236,13 @@ func TestHostileSizes(t *testing.T) {
 	heads, headRule := h.serve(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Large", strings.Repeat("x", 80<<10))
 	})
-	h.allow(rule, small, headRule)
+	full, fullRule := h.serve(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 5<<20)) })
+	h.allow(rule, small, headRule, fullRule)
+	t.Run("all_pages_together", func(t *testing.T) {
+		if got := h.value(`const out = []; for (let i = 0; i < 5; i++) { try { out.push((await (await fetch("http://` + full + `/")).bytes()).length) } catch (e) { out.push(e.code) } } return out`); got != `[5242880,5242880,5242880,"fetch_too_large","fetch_too_large"]` {
+			t.Error(got)
+		}
+	})
 	for name, c := range map[string]struct{ url, want string }{
 		"39_gzip_bomb":     {endless, "fetch_too_large"},
 		"a_huge_header":    {heads, "unavailable"},
