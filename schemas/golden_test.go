@@ -130,7 +130,7 @@ var samples = []struct {
 	{string(runA), "", script.Fetching{Call: callA, Run: runA, Seq: 1, Digest: digestA, Method: "POST", Body: script.Asked{URL: "https://status.example.com/incidents"}}},
 	{string(runA), "", script.Fetched{Call: callA, Run: runA, Seq: 1, Digest: digestA, Method: "GET", Status: 200, Bytes: 5242880, Code: "too_large", Body: script.Hops{
 		Hops: []script.Hop{{URL: "https://status.example.com/status.json", Address: "203.0.113.9:443", Status: 200}}, Message: "the response is larger than 5242880 bytes",
-		Answer: &script.Answer{URL: "https://status.example.com/status.json", Header: []script.Header{{Name: "Content-Type", Value: "application/json"}}, Body: []byte("{}")}}}},
+		Answer: &script.Answer{URL: "https://status.example.com/status.json", Header: []script.Header{{Name: "Content-Type", Value: "application/json"}}, Body: []byte("{}"), Blob: "20261130." + digestA}}}},
 	{string(runA), "", script.Searched{Call: callA, Run: runA, Seq: 2, Code: "not_found", Body: script.Told{Query: "open invoices", Tool: "billing.list_invoices", Message: "there is no such tool", Answer: json.RawMessage(`[]`)}}},
 	{string(sessionA), "", artifact.Kept{Origin: artifact.Origin{Owner: string(sessionA), Run: runA, Call: callA, Seq: 3}, Name: "totals.json", Type: artifact.JSON, Size: 11, Digest: digestA, Taint: []string{"fetch:status.example.com"}, Body: artifact.Value{Value: []byte(`{"total":7}`)}}},
 	{string(sessionA), "", artifact.Removed{Origin: artifact.Origin{Owner: string(sessionA), Run: runA, Call: callA, Seq: 4}, Name: "totals.json"}},

@@ -70,11 +70,13 @@ type Hop struct {
 	Status  int    `json:"status,omitempty"`
 }
 
-// Answer is a response as the script was given it.
+// Answer is a response as the script was given it. A body of more than a few KiB is in the blob store, so that the
+// record of where a fetch went stays short.
 type Answer struct {
 	URL    string   `json:"url"`
 	Header []Header `json:"header,omitempty"`
 	Body   []byte   `json:"body,omitempty"` // decompressed
+	Blob   string   `json:"blob,omitempty"` // its name there, in place of Body
 }
 
 // Header is one line of a response's header.

@@ -59,10 +59,7 @@ func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, 
 		case before.Digest != now.Digest:
 			return sandbox.Response{}, diverged("fetched something else here before")
 		}
-		if before.Body.Answer != nil {
-			h.take(before.Bytes)
-		}
-		return h.given(before)
+		return h.again(ctx, before)
 	}
 	begun, ok := earlier.fetching[f.Seq]
 	switch {
@@ -90,10 +87,40 @@ func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, 
 		d := problem.DetailOf(err)
 		now.Code, now.Body.Message, now.Body.Answer = string(d.Code), d.Message, nil
 	}
-	if _, err := h.s.deps.Log.Append(ctx, h.draft(now, strconv.Itoa(f.Seq))); err != nil {
+	if err := h.keep(ctx, now); err != nil {
 		return sandbox.Response{}, sandbox.Abort(err) // what could not be recorded is not given
 	}
 	return h.given(now)
+}
+
+// inFetched is the largest page that stands in its event, in bytes.
+const inFetched = 8 << 10
+
+// keep records a fetch, its page first: a crash between the two leaves a page that nobody cites, which ages out.
+func (h *host) keep(ctx context.Context, f script.Fetched) (err error) {
+	if a := f.Body.Answer; a != nil && len(a.Body) > inFetched {
+		short := *a
+		if short.Blob, err = h.s.deps.Log.PutUpload(ctx, h.w.Tenant, a.Body); err != nil {
+			return err
+		}
+		short.Body, f.Body.Answer = nil, &short
+	}
+	_, err = h.s.deps.Log.Append(ctx, h.draft(f, strconv.Itoa(f.Seq)))
+	return err
+}
+
+// again gives what is recorded.
+func (h *host) again(ctx context.Context, f script.Fetched) (sandbox.Response, error) {
+	if a := f.Body.Answer; a != nil {
+		h.take(f.Bytes)
+		if a.Blob != "" {
+			var err error
+			if a.Body, err = h.s.deps.Log.GetUpload(ctx, h.w.Tenant, a.Blob); err != nil {
+				return sandbox.Response{}, sandbox.Abort(err)
+			}
+		}
+	}
+	return h.given(f)
 }
 
 // admitted makes the request of a fetch, and counts it by its rule.
