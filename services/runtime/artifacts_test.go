@@ -20,6 +20,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/run"
+	"github.com/execwarden/execwarden/services/runtime"
 )
 
 // A later script of the session has what an earlier one kept, in the form in which it was given.
@@ -89,21 +90,25 @@ func (h *house) artifact(of, name string) (ask.GotArtifact, error) {
 // What a session keeps in all is bounded, whoever of its scripts keeps it; what is refused stays refused.
 func TestArtifactsAreBounded(t *testing.T) {
 	h := start(t, false)
-	const most = `const out = []; for (let i = 0; i < 17; i++) { try { await artifacts.put("a" + i, new Uint8Array(1048576)); out.push(1) } catch (e) { out.push(e.code) } } return out.join()`
-	if got := h.value(most); got != `"`+strings.Repeat("1,", 16)+`artifact_too_large"` {
+	h.again(func(c *runtime.Config) { c.ArtifactBytes, c.ArtifactsBytes, c.Artifacts = 1000, 4000, 6 })
+	const most = `const out = []; for (const size of [1001, 1000, 1000, 1000, 1000, 1]) { try { await artifacts.put("a" + out.length, new Uint8Array(size)); out.push(1) } catch (e) { out.push(e.code) } } return out`
+	if got := h.value(most); got != `["artifact_too_large",1,1,1,1,"artifact_too_large"]` {
 		t.Error(got)
 	}
-	if got := h.value(`await artifacts.delete("a3"); await artifacts.put("a0", ""); for (let i = 0; i < 84; i++) await artifacts.put("n" + i, i); return (await artifacts.list()).length`); got != "99" {
+	if got := h.value(`try { await artifacts.put("more", "x") } catch (e) { return [e.name, e.message] }`); got != `["ArtifactError","the session's artifacts would be 4001 bytes; the limit is 4000: delete one first"]` {
 		t.Error(got)
 	}
-	if got := h.value(`await artifacts.put("last", 1); try { await artifacts.put("more", 1) } catch (e) { return [e.name, e.code, e.message] }`); got != `["ArtifactError","artifact_too_large","the session keeps 100 artifacts, which is the limit; delete one first"]` {
+	if got := h.value(`await artifacts.delete("a1"); await artifacts.put("a2", ""); for (const n of [1, 2, 3]) await artifacts.put("n" + n, n); try { await artifacts.put("n4", 4) } catch (e) { return e.message }`); got != `"the session keeps 6 artifacts, which is the limit; delete one first"` {
 		t.Error(got)
 	}
-	if got := h.value(`try { for (let i = 0; i < 90; i++) await artifacts.put("a0", new Uint8Array(300000)); return "kept" } catch (e) { return e.message }`); got != `"the script would keep 16800000 bytes in all; the limit of one script is 16777216"` {
+	if got := h.value(`try { for (let i = 0; i < 90; i++) await artifacts.put("n1", "x".repeat(900)); return "kept" } catch (e) { return e.message }`); got != `"the script would keep 4500 bytes in all; the limit of one script is 4000"` {
 		t.Error(got) // nobody fills the record by keeping and replacing
 	}
-	if n := len(h.Events(schemas.Activity, "artifact.refused")); n != 3 {
-		t.Errorf("%d refusals are recorded", n)
+	if got := h.value(`return (await artifacts.list()).map(a => a.size).join()`); got != `"0,1000,1000,900,1,1"` {
+		t.Error(got)
+	}
+	if n := len(h.Events(schemas.Activity, "artifact.refused")); n != 4 {
+		t.Errorf("%d refusals are recorded", n) // the first was refused before it left the worker
 	}
 }
 

@@ -45,8 +45,8 @@ type house struct {
 	asked  atomic.Int64 // of the page
 	stop   func()
 	worker string
-	deny   string // what no script may fetch
-	n      int    // scripts that value ran
+	change func(*runtime.Config)
+	n      int // scripts that value ran
 }
 
 func start(t *testing.T, egress bool) *house {
@@ -76,7 +76,11 @@ func start(t *testing.T, egress bool) *house {
 
 func (h *house) run() {
 	h.t.Helper()
-	s, err := runtime.New(runtime.Config{WorkerPath: h.worker, AllowWeak: true, CallLife: time.Minute, FetchDeny: h.deny}, h.Deps(schemas.Runtime))
+	cfg := runtime.Config{WorkerPath: h.worker, AllowWeak: true, CallLife: time.Minute}
+	if h.change != nil {
+		h.change(&cfg)
+	}
+	s, err := runtime.New(cfg, h.Deps(schemas.Runtime))
 	if err != nil {
 		h.t.Fatal(err)
 	}
