@@ -104,15 +104,17 @@ func ownerOf(ctx context.Context, log *eventlog.Log, tenant id.Tenant, r id.Run)
 // refresh reads what is new.
 func (h *host) refresh(ctx context.Context) (err error) {
 	s := &h.shelf
-	if s.owner == "" {
-		if s.owner, err = ownerOf(ctx, h.s.deps.Log, h.w.Tenant, h.w.Admitted.Run); err != nil {
+	owner := s.owner
+	if owner == "" {
+		if owner, err = ownerOf(ctx, h.s.deps.Log, h.w.Tenant, h.w.Admitted.Run); err != nil {
 			return err
 		}
 	}
-	more, err := readChanges(ctx, h.s.deps.Log, h.w.Tenant, s.owner, s.last+1)
+	more, err := readChanges(ctx, h.s.deps.Log, h.w.Tenant, owner, s.last+1)
 	if err != nil {
 		return err
 	}
+	s.owner = owner
 	if s.changes = append(s.changes, more...); len(more) > 0 {
 		s.last = more[len(more)-1].seq
 	}
@@ -139,8 +141,11 @@ func (h *host) own(seq int) (change, bool) {
 func (h *host) Artifact(ctx context.Context, a sandbox.Artifact) (sandbox.Kept, error) {
 	h.shelf.mu.Lock()
 	defer h.shelf.mu.Unlock()
-	if err := h.refresh(ctx); err != nil {
-		return sandbox.Kept{}, sandbox.Abort(err)
+	// What a script sees does not change by what others do; what there is room for does.
+	if changes := a.Op == sandbox.PutArtifact || a.Op == sandbox.DeleteArtifact; changes || h.shelf.owner == "" {
+		if err := h.refresh(ctx); err != nil {
+			return sandbox.Kept{}, sandbox.Abort(err)
+		}
 	}
 	if a.Op == sandbox.ListArtifacts {
 		return h.listed(a.Seq)

@@ -344,6 +344,16 @@ func TestFetchRules(t *testing.T) {
 	}
 }
 
+// A rule that cannot be read fails the script, and holds up nothing.
+func TestRuleThatCannotBeRead(t *testing.T) {
+	h := start(t, false)
+	h.allow(agent.Egress{Hosts: []string{"https://a b"}})
+	h.admit("call_js", source(`return 1`))
+	if f, _ := servicekit.Await[call.Failed](h.Kit, 1, nil); f.Call != "call_js" || f.Code != "invalid" {
+		t.Errorf("%+v", f)
+	}
+}
+
 // What the operator denies, no agent's rule allows: neither by name nor by address.
 func TestOwnHosts(t *testing.T) {
 	h := start(t, false)

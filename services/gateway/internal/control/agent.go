@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/execwarden/execwarden/libs/egress"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/agent"
 )
@@ -48,6 +49,9 @@ func CheckAgent(a agent.Defined) error {
 				agent.MaxResponseBytes, agent.MaxRequestBytes, agent.MaxTimeoutMS, agent.MaxFetches)
 		}
 		if err := checkPrivate(e.Private); err != nil {
+			return err
+		}
+		if _, err := egress.New(egress.Rule{Hosts: e.Hosts, Methods: e.Methods, AllowPrivate: e.Private}); err != nil {
 			return err
 		}
 	}

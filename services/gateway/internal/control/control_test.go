@@ -108,6 +108,7 @@ func TestAgentDefinitions(t *testing.T) {
 		"private name":      func(a *agent.Defined) { a.Model.Private = []string{"internal:80"} },
 		"negative budget":   func(a *agent.Defined) { a.Budgets.Steps = -1 },
 		"egress to nowhere": func(a *agent.Defined) { a.Runtime.Egress = []agent.Egress{{}} },
+		"egress to no host": func(a *agent.Defined) { a.Runtime.Egress = []agent.Egress{{Hosts: []string{"https://a"}}} },
 		"a cap that is raised": func(a *agent.Defined) {
 			a.Runtime.Egress = []agent.Egress{{Hosts: []string{"a"}, ResponseBytes: 6 << 20}}
 		},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/execwarden/execwarden/libs/egress"
+	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
@@ -98,6 +100,9 @@ func (d *document) checkAgent(a agent.Defined, hasModel bool) {
 				agent.MaxResponseBytes, agent.MaxRequestBytes, agent.MaxTimeoutMS, agent.MaxFetches)
 		}
 		d.private("$.runtime.egress", e.Private)
+		if _, err := egress.New(egress.Rule{Hosts: e.Hosts, Methods: e.Methods}); err != nil && len(e.Hosts) > 0 {
+			d.fault("$.runtime.egress", "%s", problem.DetailOf(err).Message)
+		}
 	}
 	if b := a.Budgets; b.Steps < 0 || b.Calls < 0 || b.Tokens < 0 {
 		d.fault("$.budgets", "a budget is negative; leave it out for the default")
