@@ -272,6 +272,10 @@ func (h *host) changed(ctx context.Context, at artifact.Origin, made func() sche
 			return sandbox.Kept{}, sandbox.Abort(err)
 		}
 		if err == nil && seq > h.shelf.last { // read from a replica that has not heard it yet
+			if kept, ok := d.Event.(artifact.Kept); ok {
+				kept.Body = artifact.Value{}
+				d.Event = kept
+			}
 			h.shelf.changes, h.shelf.last = append(h.shelf.changes, change{seq: seq, event: d.Event, at: at}), seq
 		}
 	}

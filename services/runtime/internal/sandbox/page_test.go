@@ -77,6 +77,7 @@ func TestReach(t *testing.T) {
 		{"tools.search", `return tools.search("open invoices", {limit: 3})`, `[{"seq":1,"query":"open invoices","limit":3}]`},
 		{"tools.describe", `return tools.describe("gh.list")`, `[{"seq":1,"tool":"gh.list"}]`},
 		{"a connection called search", `return [typeof tools.search.find, await tools.search.find({}).catch(e => e.code), typeof tools.search.then]`, `["function","tool_unknown","undefined"]`},
+		{"a redirect that is not followed", `try { await fetch("http://a.test/", {redirect: "manual"}) } catch (e) { return e.name }`, `"TypeError"`},
 		{"a long query", `try { await tools.search("x".repeat(2000)) } catch (e) { return [e.name, e.code] }`, `["ToolError","args_too_large"]`},
 		{"many searches", `let n = 0; try { for (;;) { await tools.describe("a.b"); n++ } } catch (e) { return [n, e.code] }`, `[20,"too_many_calls"]`},
 		{"many operations", `let n = 0; try { for (;;) { await artifacts.put("a", ""); n++ } } catch (e) { return [n, e.name, e.code] }`, `[100,"ArtifactError","too_many_calls"]`},

@@ -140,6 +140,7 @@
       const headers = new Headers(init.headers);
       const method = init.method === undefined ? 'GET' : text(init.method).toUpperCase();
       if (!token.test(method)) throw new TypeError('invalid method: ' + stringify(method));
+      if (init.redirect !== undefined && init.redirect !== 'follow') throw new TypeError('redirects are followed, at most 5; redirect: ' + stringify(text(init.redirect)) + ' is not there');
       const payload = body(init.body, headers);
       if (init.signal) {
         if (init.signal.aborted) return reject(init.signal.reason);
