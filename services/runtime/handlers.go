@@ -99,8 +99,9 @@ func (s *Service) run(ctx context.Context, w *executor.Work, source string, now 
 	}
 	agent, _ := s.agents.Get(w.Tenant, string(w.Requested.Agent)) // one that is gone has no egress rule
 	host, err := newHost(s, w, agent.Runtime.Egress)
-	if err != nil {
-		return nil, err
+	if err != nil { // a rule that cannot be read: another try would not read it either
+		d := problem.DetailOf(err)
+		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}, nil
 	}
 	defer host.close()
 	job := sandbox.Script{Source: source, Seed: seed(w.Admitted.Call), Now: now, Fetch: len(agent.Runtime.Egress) > 0}

@@ -1,13 +1,9 @@
 package runtime
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -22,32 +18,29 @@ import (
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
-	"github.com/execwarden/execwarden/schemas/script"
 	"github.com/execwarden/execwarden/services/runtime/internal/sandbox"
 )
 
 // host is what one script can reach: its agent's tools, as calls, and the hosts of its agent's egress rule.
 type host struct {
-	s   *Service
-	w   *executor.Work
-	way *egress.Client // nil: no fetch
+	s     *Service
+	w     *executor.Work
+	way   *egress.Client // nil: no fetch
+	rules []agent.Egress
+
+	record record
+	shelf  shelf
 
 	mu    sync.Mutex
+	made  map[int]int // fetches by each rule
+	pages int         // bytes of pages
 	taint []string
 	notes []string // what the model has to know of the script's calls, beyond what the script makes of them
 }
 
 func newHost(s *Service, w *executor.Work, rules []agent.Egress) (*host, error) {
-	h := &host{s: s, w: w}
-	if len(rules) == 0 {
-		return h, nil
-	}
-	var list []egress.Rule
-	for _, r := range rules {
-		list = append(list, egress.Rule{Hosts: r.Hosts, Methods: r.Methods, AllowPrivate: r.Private})
-	}
-	var err error
-	h.way, err = egress.New(list...)
+	h := &host{s: s, w: w, made: map[int]int{}}
+	err := h.openWay(rules)
 	return h, err
 }
 
@@ -148,18 +141,12 @@ func (h *host) read(ctx context.Context, c id.Call) (*calls.State, error) {
 
 func (h *host) request(ctx context.Context, c id.Call, tool string, args json.RawMessage) error {
 	r := h.w.Requested
-	taint := slices.Clone(r.Taint)
-	for _, o := range h.taints() {
-		if !slices.Contains(taint, o) {
-			taint = append(taint, o)
-		}
-	}
 	_, err := h.s.deps.Log.Append(ctx, eventlog.Draft{
 		Tenant: h.w.Tenant, Key: string(r.Run), Run: r.Run, Actor: string(r.Agent), Correlation: h.w.Correlation,
 		ID: id.Derive[id.Event](string(h.w.Tenant), string(c), "requested"),
 		Event: call.Requested{
 			Call: c, Run: r.Run, Agent: r.Agent, Tool: tool, ArgsDigest: permit.Digest(args), Effect: string(c), Parent: r.Call,
-			NotAfter: time.Now().Add(h.s.cfg.CallLife).UTC(), Taint: taint, Hint: h.s.hints.subject(c), Body: call.Args{Args: args},
+			NotAfter: time.Now().Add(h.s.cfg.CallLife).UTC(), Taint: h.tainted(), Hint: h.s.hints.subject(c), Body: call.Args{Args: args},
 		},
 	})
 	return err
@@ -214,57 +201,6 @@ func plain(raw json.RawMessage) json.RawMessage {
 		return raw
 	}
 	return text
-}
-
-// Fetch implements sandbox.Host. Each fetch is recorded with where it went; the page taints what the script makes.
-func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, error) {
-	if h.way == nil {
-		return sandbox.Response{}, problem.New(problem.Denied, "the agent's egress rule allows no fetch")
-	}
-	req, err := http.NewRequestWithContext(ctx, f.Method, f.URL, bytes.NewReader(f.Body))
-	if err != nil {
-		return sandbox.Response{}, problem.New(problem.Invalid, "the URL or method of the fetch is not valid")
-	}
-	for _, field := range f.Header {
-		req.Header.Add(field.Name, field.Value)
-	}
-	answer, hops, err := h.get(ctx, req)
-	record := script.Fetched{Call: h.w.Admitted.Call, Run: h.w.Admitted.Run, Seq: f.Seq, Method: f.Method, Status: answer.Status,
-		Bytes: len(answer.Body), Code: string(problem.CodeOf(err)), Body: script.Hops{Hops: []script.Hop{}}}
-	for _, hop := range hops {
-		record.Body.Hops = append(record.Body.Hops, script.Hop{URL: hop.URL, Address: hop.Addr, Status: hop.Status})
-	}
-	if len(hops) == 0 {
-		record.Body.Hops = append(record.Body.Hops, script.Hop{URL: f.URL})
-	}
-	if u, parseErr := url.Parse(f.URL); parseErr == nil && err == nil {
-		h.addTaint("fetch:" + u.Host)
-	}
-	// Recorded before the script sees the answer; one that could not be recorded is not given.
-	_, recordErr := h.s.deps.Log.Append(ctx, eventlog.Draft{Event: record, Tenant: h.w.Tenant, Key: string(h.w.Admitted.Run), Run: h.w.Admitted.Run, Actor: string(h.w.Requested.Agent), Correlation: h.w.Correlation})
-	if recordErr != nil {
-		return sandbox.Response{}, sandbox.Abort(recordErr)
-	}
-	return answer, err
-}
-
-func (h *host) get(ctx context.Context, req *http.Request) (sandbox.Response, []egress.Hop, error) {
-	resp, hops, err := h.way.Do(ctx, req)
-	if err != nil {
-		return sandbox.Response{}, hops, err
-	}
-	defer resp.Body.Close()
-	out := sandbox.Response{Status: resp.StatusCode, StatusText: http.StatusText(resp.StatusCode), URL: resp.Request.URL.String()}
-	for name, values := range resp.Header {
-		for _, v := range values {
-			out.Header = append(out.Header, sandbox.Field{Name: name, Value: v})
-		}
-	}
-	slices.SortFunc(out.Header, func(a, b sandbox.Field) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
-	if out.Body, err = io.ReadAll(resp.Body); err != nil {
-		return sandbox.Response{}, hops, err
-	}
-	return out, hops, nil
 }
 
 // Log implements sandbox.Host. Lines are part of the result.

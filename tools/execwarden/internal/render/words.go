@@ -10,6 +10,7 @@ import (
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/artifact"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/connector"
@@ -173,6 +174,12 @@ func happened(ev schemas.Event) (string, Tone) {
 		return "JavaScript starts" + sentence.Attempt(e.Attempt), Plain
 	case script.Fetched:
 		return sentence.Fetched(e), Plain
+	case script.Fetching, script.Searched, artifact.Kept, artifact.Removed, artifact.Refused:
+		text, well := sentence.Scripted(e)
+		if !well {
+			return text, Bad
+		}
+		return text, Plain
 	}
 	return called(ev)
 }
