@@ -7,7 +7,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/execwarden/execwarden/libs/bus"
-	"github.com/execwarden/execwarden/libs/vault"
 )
 
 // connectorOptions lets customers' machines in by WebSocket. Whom the server does not know, it asks the environment
@@ -43,8 +42,9 @@ func (s *Server) WebsocketURL() string {
 	return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(s.websocket))
 }
 
-// CalloutSeed is the secret half of the key in whose name the environment registry lets connectors in.
-func (s *Server) CalloutSeed() vault.Secret {
+// CalloutSeed is the secret half of the key in whose name the environment registry lets connectors in. It is made anew at
+// each start, like the passwords, and never leaves the process.
+func (s *Server) CalloutSeed() string {
 	seed, _ := s.issuer.Seed() // a pair that was made here has one
-	return vault.NewSecret(string(seed))
+	return string(seed)
 }

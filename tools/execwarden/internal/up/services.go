@@ -5,6 +5,7 @@ import (
 
 	"github.com/execwarden/execwarden/libs/boot"
 	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/services/agentloop"
 	"github.com/execwarden/execwarden/services/approvals"
@@ -48,7 +49,7 @@ func (p *process) services(ctx context.Context) (all []running, addresses func(c
 			}, approvals.New, d)
 		},
 		schemas.Environments: func(d boot.Deps) (boot.Service, error) {
-			return configured(&environments.Config{}, func(c *environments.Config) { c.CalloutSeed = p.server.CalloutSeed() }, environments.New, d)
+			return configured(&environments.Config{}, func(c *environments.Config) { c.CalloutSeed = vault.NewSecret(p.server.CalloutSeed()) }, environments.New, d)
 		},
 		schemas.Ledger: func(d boot.Deps) (boot.Service, error) {
 			return configured(&ledger.Config{}, func(c *ledger.Config) {
