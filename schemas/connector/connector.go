@@ -165,16 +165,16 @@ type Ended struct {
 // Order is one admitted call for a machine. The same order, asked again, gives the same answer and acts once: its
 // receipt is kept under its call.
 type Order struct {
-	Attachment id.Attachment   `json:"attachment"`
-	Epoch      int             `json:"epoch"`
-	Volume     string          `json:"volume"`
-	Run        id.Run          `json:"run"`
-	Call       id.Call         `json:"call"`
-	Agent      id.Agent        `json:"agent"`
-	Tool       string          `json:"tool"` // machine.<name>
-	Requested  uint64          `json:"requested_seq"`
-	Args       []byte          `json:"args"`          // JSON, byte for byte as the permit's digest is of
-	Permit     string          `json:"permit"`
+	Attachment id.Attachment `json:"attachment"`
+	Epoch      int           `json:"epoch"`
+	Volume     string        `json:"volume"`
+	Run        id.Run        `json:"run"`
+	Call       id.Call       `json:"call"`
+	Agent      id.Agent      `json:"agent"`
+	Tool       string        `json:"tool"` // machine.<name>
+	Requested  uint64        `json:"requested_seq"`
+	Args       []byte        `json:"args"` // JSON, byte for byte as the permit's digest is of
+	Permit     string        `json:"permit"`
 	// AdmittedAt tells a machine whose receipts are younger that it cannot know whether the order was begun.
 	AdmittedAt time.Time `json:"admitted_at"`
 	// Only asks what became of the order, and begins nothing.

@@ -55,9 +55,11 @@ func TestAnswer(t *testing.T) {
 		change func(*jwt.AuthorizationRequestClaims)
 		in     bool
 	}{
-		"the connector":       {func(*jwt.AuthorizationRequestClaims) {}, true},
-		"nobody":              {func(r *jwt.AuthorizationRequestClaims) { r.ConnectOptions = jwt.ConnectOptions{} }, false},
-		"a service's user":    {func(r *jwt.AuthorizationRequestClaims) { r.ConnectOptions = jwt.ConnectOptions{Username: "boot", Password: "x"} }, false},
+		"the connector": {func(*jwt.AuthorizationRequestClaims) {}, true},
+		"nobody":        {func(r *jwt.AuthorizationRequestClaims) { r.ConnectOptions = jwt.ConnectOptions{} }, false},
+		"a service's user": {func(r *jwt.AuthorizationRequestClaims) {
+			r.ConnectOptions = jwt.ConnectOptions{Username: "boot", Password: "x"}
+		}, false},
 		"over TCP":            {func(r *jwt.AuthorizationRequestClaims) { r.ClientInformation.Type = "nats" }, false},
 		"without a signature": {func(r *jwt.AuthorizationRequestClaims) { r.ConnectOptions.SignedNonce = "" }, false},
 		"without a nonce":     {func(r *jwt.AuthorizationRequestClaims) { r.ClientInformation.Nonce = "" }, false},
