@@ -195,15 +195,15 @@ func changeURL(href, part, value string) string {
 		}
 	case "search":
 		a.query = nil
-		if value = strings.TrimPrefix(value, "?"); value != "" {
+		if value != "" {
 			a.query = new(string)
-			a.change(value, stateQuery)
+			a.change(strings.TrimPrefix(value, "?"), stateQuery)
 		}
 	case "hash":
 		a.fragment = nil
-		if value = strings.TrimPrefix(value, "#"); value != "" {
+		if value != "" {
 			a.fragment = new(string)
-			a.change(value, stateFragment)
+			a.change(strings.TrimPrefix(value, "#"), stateFragment)
 		}
 	}
 	if a.opaque != nil && a.query == nil && a.fragment == nil {

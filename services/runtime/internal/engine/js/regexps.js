@@ -47,5 +47,39 @@
       return apply(slice, s, [0, m.index]) + put + apply(slice, s, [m.index + m[0].length]);
     },
   }[Symbol.replace];
+  // Where a pattern can match nothing, or has characters of two units, the engine splits in other places. This way takes a
+  // search from each match on, which is too slow for the rest.
+  const ownSplit = proto[Symbol.split];
+  const pairs = /[\ud800-\udbff]/;
+  const split = {
+    [Symbol.split](string, limit) {
+      const flags = apply(flagsOf, this, []), pattern = text(this.source);
+      if (apply(exec, pairs, [pattern]) === null && apply(exec, new RegExp(this, flags.replace(/[gy]/g, '')), ['']) === null) {
+        return apply(ownSplit, this, [string, limit]);
+      }
+      const s = text(string), most = limit === undefined ? 2 ** 32 - 1 : limit >>> 0, out = [];
+      if (most === 0) return out;
+      const search = new RegExp(this, flags.replace(/[gy]/g, '') + 'g');
+      if (s === '') return apply(exec, search, [s]) === null ? [s] : out;
+      let from = 0, at = 0;
+      while (at < s.length) {
+        search.lastIndex = at;
+        const m = apply(exec, search, [s]);
+        if (m === null || m.index >= s.length) break;
+        const end = m.index + m[0].length;
+        if (end === from) {
+          at = m.index + (core.contains(flags, 'u') && s.codePointAt(m.index) > 0xffff ? 2 : 1);
+          continue;
+        }
+        out.push(apply(slice, s, [from, m.index]));
+        for (let i = 1; i < m.length && out.length < most; i++) out.push(m[i]);
+        if (out.length >= most) return out;
+        from = at = end;
+      }
+      out.push(apply(slice, s, [from]));
+      return out;
+    },
+  }[Symbol.split];
+  Object.defineProperty(proto, Symbol.split, { value: split, writable: true, configurable: true });
   Object.defineProperty(proto, Symbol.replace, { value: replaced, writable: true, configurable: true });
 });

@@ -66,3 +66,4 @@ return ['baaac'.replace(/a*/g, 'x'), 'baaac'.match(/a*/g), 'baaac'.split(/a*/), 
 return ['éa'.match(/(?<n>a)|(b)/u).groups.n, 'é2024'.match(new RegExp('(?<y>\\d+)', 'u')).groups.y, {...'éx'.match(/(?<m>z)?x/u).groups}.m]
 return [/\p{L}/u.source, String(/a*/g), new RegExp('\\p{L}', 'gu').toString(), new RegExp(/a*/g, 'i').source, new RegExp(/\p{L}/u, 'gu').test('é'), /(?=)/.source]
 const r = new RegExp(/b*/g); return [r.source, r.flags, 'abb'.replace(r, 'x'), RegExp(/a/g, '').flags]
+return ['1 11'.split(/\w?/g), 'b😀cé'.split(/\D😀/s), 'a1b22c'.split(/(\d)*/), 'abc'.split(/(?:)/, 2), ''.split(/a?/), ''.split(/a/), 'a😀b'.split(/(?:)/u), 'x,y'.split(/,?/), 'ab'.split(/$/)]

@@ -40,3 +40,4 @@ return new URL('https://a.b/c;d=e,f@g:h!$&\'()*+=').href
 return new URL('http://user@a/').username + new URL('http://:pw@a/').href + new URL('http://@a/').href
 return Object.prototype.toString.call(new URL('http://a')) + typeof URL.prototype.toJSON
 return ['custom://h:80/a/../b', 'custom:/a/b', 'custom:a/../b', 'git+ssh://u@h/x y', 'custom://H%20é/'].map(s => new URL(s).href)
+const u = new URL('http://a/?b#c'); u.hash = '#'; u.search = '?'; return u.href
