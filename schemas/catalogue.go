@@ -140,6 +140,7 @@ var catalogue = []Entry{
 	entry[notice.Failed](1, Activity, false, nil, Approvals),
 
 	entry[script.Started](1, Activity, false, nil, Runtime),
+	entry[script.Fetching](1, Activity, false, nil, Runtime),
 	entry[script.Fetched](1, Activity, false, nil, Runtime),
 
 	entry[ledger.Checkpointed](1, Proofs, false, nil, Ledger),

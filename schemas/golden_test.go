@@ -125,8 +125,10 @@ var samples = []struct {
 	{"tgt_oncall", "", notice.Sent{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Attempts: 2, Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
 	{"tgt_oncall", "", notice.Failed{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Attempts: 10, Reason: "it answered 503", Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
 
-	{string(runA), "", script.Started{Call: callA, Run: runA, Attempt: 1, Seed: 18446744073709551615, NowMS: 1796040000123}},
-	{string(runA), "", script.Fetched{Call: callA, Run: runA, Seq: 1, Method: "GET", Status: 200, Bytes: 5242880, Code: "too_large", Body: script.Hops{Hops: []script.Hop{{URL: "https://status.example.com/status.json", Address: "203.0.113.9:443", Status: 200}}}}},
+	{string(runA), "", script.Started{Call: callA, Run: runA, Attempt: 1, Seed: 18446744073709551615, NowMS: 1796040000123, Tier: "jailed"}},
+	{string(runA), "", script.Fetching{Call: callA, Run: runA, Seq: 2, Method: "POST", Request: digestA}},
+	{string(runA), "", script.Fetched{Call: callA, Run: runA, Seq: 1, Method: "GET", Request: digestA, Status: 200, Bytes: 5242880, Code: "too_large", Body: script.Hops{Hops: []script.Hop{{URL: "https://status.example.com/status.json", Address: "203.0.113.9:443", Status: 200}},
+		Answer: script.Answer{URL: "https://status.example.com/status.json", Header: []script.Field{{Name: "content-type", Value: "application/json"}}, Body: []byte("{}"), Message: "the response is over 5242880 bytes"}}}},
 
 	{"tnt_main", "", ledger.Checkpointed{Tenant: tenantA, Stream: "EW_ACTIVITY", Size: 64, Root: "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=", Note: "execwarden/tnt_main/EW_ACTIVITY\n64\nn4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=\n\n— execwarden 1a2b3c4d\n"}},
 }

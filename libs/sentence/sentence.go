@@ -76,6 +76,9 @@ func Noticed(ev schemas.Event) (text string, well bool) {
 	return "", true
 }
 
+// Fetching says what a script is about to send.
+func Fetching(e script.Fetching) string { return "fetch " + e.Method + " is sent" }
+
 // Fetched says what a script fetched.
 func Fetched(e script.Fetched) string {
 	text := "fetch " + e.Method

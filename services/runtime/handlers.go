@@ -57,7 +57,7 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 		return err
 	}
 	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: w.Tenant, Key: string(w.Admitted.Run), Run: w.Admitted.Run, Actor: actor, Causation: h.Envelope.ID, Correlation: w.Correlation,
-		Event: script.Started{Call: w.Admitted.Call, Run: w.Admitted.Run, Attempt: held.Epoch(), Seed: seed(w.Admitted.Call), NowMS: h.StoredAt.UnixMilli()}})
+		Event: script.Started{Call: w.Admitted.Call, Run: w.Admitted.Run, Attempt: held.Epoch(), Seed: seed(w.Admitted.Call), NowMS: h.StoredAt.UnixMilli(), Tier: string(s.pool.Tier())}})
 	if err != nil {
 		return err
 	}
@@ -98,11 +98,11 @@ func (s *Service) run(ctx context.Context, w *executor.Work, source string, now 
 		return nil, err
 	}
 	agent, _ := s.agents.Get(w.Tenant, string(w.Requested.Agent)) // one that is gone has no egress rule
-	host, err := newHost(s, w, agent.Runtime.Egress)
+	host, err := newHost(ctx, s, w, agent.Runtime.Egress)
+	defer host.close()
 	if err != nil {
 		return nil, err
 	}
-	defer host.close()
 	job := sandbox.Script{Source: source, Seed: seed(w.Admitted.Call), Now: now, Fetch: len(agent.Runtime.Egress) > 0}
 	for _, t := range visible.Tools {
 		if !strings.HasPrefix(t.Name, "runtime.") { // a script starts no scripts

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 	"github.com/execwarden/execwarden/libs/executor"
 	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
@@ -32,21 +31,24 @@ type host struct {
 	w   *executor.Work
 	way *egress.Client // nil: no fetch
 
+	record  *record
+	sending sync.WaitGroup // fetches under way that may change something
+
 	mu    sync.Mutex
 	taint []string
 	notes []string // what the model has to know of the script's calls, beyond what the script makes of them
 }
 
-func newHost(s *Service, w *executor.Work, rules []agent.Egress) (*host, error) {
+func newHost(ctx context.Context, s *Service, w *executor.Work, rules []agent.Egress) (*host, error) {
 	h := &host{s: s, w: w}
-	if len(rules) == 0 {
-		return h, nil
+	var err error
+	if h.record, err = openRecord(ctx, s, w); err != nil || len(rules) == 0 {
+		return h, err
 	}
 	var list []egress.Rule
 	for _, r := range rules {
 		list = append(list, egress.Rule{Hosts: r.Hosts, Methods: r.Methods, AllowPrivate: r.Private})
 	}
-	var err error
 	h.way, err = egress.New(list...)
 	return h, err
 }
@@ -98,53 +100,50 @@ func (h *host) addTaint(origins ...string) {
 }
 
 // CallTool implements sandbox.Host. The call's id follows from the script's and the place of the call in it: a script
-// that is run again asks for the same call, and finds its outcome.
+// that is run again asks for the same call, and finds its outcome. Outcomes are given in the order of the record.
 func (h *host) CallTool(ctx context.Context, c sandbox.Call) (json.RawMessage, error) {
 	args, err := permit.CanonicalArgs(c.Args)
 	if err != nil {
 		return nil, err
 	}
-	callID := id.Derive[id.Call](string(h.w.Admitted.Call), strconv.Itoa(c.Seq))
+	callID := h.record.nested(c.Seq)
 	wake, forget := h.s.hints.wait(callID)
 	defer forget()
-	state, err := h.read(ctx, callID)
+	state, err := h.record.ask(c.Seq, c.Tool, permit.Digest(args))
 	if err != nil {
-		return nil, sandbox.Abort(err)
+		return nil, err
 	}
 	if state.Requested == nil {
+		// A crash right after this leaves a call that is decided and made without us, and found by the next life.
 		if err := h.request(ctx, callID, c.Tool, args); err != nil {
 			return nil, sandbox.Abort(err)
 		}
-	} else if state.Requested.Tool != c.Tool || state.Requested.ArgsDigest != permit.Digest(args) {
-		return nil, problem.New(problem.Conflict, "replay_divergence: the script called %s here before, with other arguments or another tool", state.Requested.Tool)
 	}
-	for {
-		if state.Outcome != nil {
-			h.noteEdit(state)
-			return h.outcome(state)
+	err = h.record.turn(ctx, answerID(callID), wake, func() error {
+		if state := h.record.state(callID); state.Held != nil && !state.Settled() {
+			// A person may take days. The worker ends; the script is run again when they have decided. A fetch that
+			// changes something is let come to its end first: cut off, it would be one of unknown outcome.
+			h.sending.Wait()
+			return sandbox.Abort(waits(callID))
 		}
-		if state.Held != nil && !state.Settled() {
-			// A person may take days. The worker ends; the script is run again when they have decided.
-			return nil, sandbox.Abort(waits(callID))
-		}
-		select {
-		case <-wake:
-		case <-time.After(pollOutcome):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if state, err = h.read(ctx, callID); err != nil {
-			return nil, sandbox.Abort(err)
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	state = h.record.state(callID)
+	if err := h.record.stands(state); err != nil {
+		return nil, err
+	}
+	h.noteEdit(&state)
+	return h.outcome(&state)
 }
 
 // pollOutcome is how often an outcome is looked for when no hint comes: a held call, for one, sends none.
 const pollOutcome = 200 * time.Millisecond
 
-func (h *host) read(ctx context.Context, c id.Call) (*calls.State, error) {
-	return calls.Read(ctx, h.s.deps.Log, h.w.Tenant, h.w.Admitted.Run, c, h.w.Admitted.Requested)
-}
+// Answered implements sandbox.Host.
+func (h *host) Answered(seq int) { h.record.gave(seq) }
 
 func (h *host) request(ctx context.Context, c id.Call, tool string, args json.RawMessage) error {
 	r := h.w.Requested
@@ -216,7 +215,9 @@ func plain(raw json.RawMessage) json.RawMessage {
 	return text
 }
 
-// Fetch implements sandbox.Host. Each fetch is recorded with where it went; the page taints what the script makes.
+// Fetch implements sandbox.Host. Each fetch is recorded with where it went and what it brought, before the script sees
+// that; the page taints what the script makes. A script that is run again is answered from the record, and nothing is
+// fetched twice.
 func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, error) {
 	if h.way == nil {
 		return sandbox.Response{}, problem.New(problem.Denied, "the agent's egress rule allows no fetch")
@@ -228,8 +229,44 @@ func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, 
 	for _, field := range f.Header {
 		req.Header.Add(field.Name, field.Value)
 	}
-	answer, hops, err := h.get(ctx, req)
-	record := script.Fetched{Call: h.w.Admitted.Call, Run: h.w.Admitted.Run, Seq: f.Seq, Method: f.Method, Status: answer.Status,
+	digest := requestDigest(f)
+	was, sent, recorded, err := h.record.askFetch(f.Seq, digest)
+	if err != nil {
+		return sandbox.Response{}, err
+	}
+	if !recorded {
+		if was, err = h.fetch(ctx, req, f, digest, sent); err != nil {
+			return sandbox.Response{}, sandbox.Abort(err)
+		}
+	}
+	if err := h.record.turn(ctx, fetchAnswer(f.Seq), nil, func() error { return nil }); err != nil {
+		return sandbox.Response{}, err
+	}
+	if recorded {
+		if err := h.way.Allows(req); err != nil && was.Code == "" {
+			return sandbox.Response{}, err // the agent's rule was changed since
+		}
+	}
+	return h.brought(req, was)
+}
+
+// fetch makes a fetch and records it. Its error is one of the record; that of the fetch is in what it gives.
+func (h *host) fetch(ctx context.Context, req *http.Request, f sandbox.Request, digest string, sent bool) (script.Fetched, error) {
+	var answer sandbox.Response
+	var hops []egress.Hop
+	err := error(problem.New(problem.Unknown, "the %s was sent, and cut off before its answer was recorded; it is not sent again", f.Method))
+	if !sent {
+		if f.Method != http.MethodGet && f.Method != http.MethodHead && h.way.Allows(req) == nil {
+			h.sending.Add(1)
+			defer h.sending.Done()
+			// A crash after this makes the fetch one of unknown outcome: it may have been sent, and is not sent again.
+			if err := h.say(ctx, script.Fetching{Call: h.w.Admitted.Call, Run: h.w.Admitted.Run, Seq: f.Seq, Method: f.Method, Request: digest}); err != nil {
+				return script.Fetched{}, err
+			}
+		}
+		answer, hops, err = h.get(ctx, req)
+	}
+	record := script.Fetched{Call: h.w.Admitted.Call, Run: h.w.Admitted.Run, Seq: f.Seq, Method: f.Method, Request: digest, Status: answer.Status,
 		Bytes: len(answer.Body), Code: string(problem.CodeOf(err)), Body: script.Hops{Hops: []script.Hop{}}}
 	for _, hop := range hops {
 		record.Body.Hops = append(record.Body.Hops, script.Hop{URL: hop.URL, Address: hop.Addr, Status: hop.Status})
@@ -237,15 +274,49 @@ func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, 
 	if len(hops) == 0 {
 		record.Body.Hops = append(record.Body.Hops, script.Hop{URL: f.URL})
 	}
-	if u, parseErr := url.Parse(f.URL); parseErr == nil && err == nil {
-		h.addTaint("fetch:" + u.Host)
+	if err != nil {
+		record.Body.Answer.Message = problem.DetailOf(err).Message
+	} else {
+		record.Body.Answer = script.Answer{URL: answer.URL, Body: answer.Body}
+		for _, field := range answer.Header {
+			record.Body.Answer.Header = append(record.Body.Answer.Header, script.Field(field))
+		}
 	}
-	// Recorded before the script sees the answer; one that could not be recorded is not given.
-	_, recordErr := h.s.deps.Log.Append(ctx, eventlog.Draft{Event: record, Tenant: h.w.Tenant, Key: string(h.w.Admitted.Run), Run: h.w.Admitted.Run, Actor: string(h.w.Requested.Agent), Correlation: h.w.Correlation})
-	if recordErr != nil {
-		return sandbox.Response{}, sandbox.Abort(recordErr)
+	// Recorded before the script sees the answer; one that could not be recorded is not given. A crash before this has
+	// a GET made again; a crash after it has the answer found here.
+	if err := h.say(ctx, record); err != nil {
+		return script.Fetched{}, err
 	}
-	return answer, err
+	return record, h.record.look(ctx)
+}
+
+// brought is what the script is given for a fetch.
+func (h *host) brought(req *http.Request, f script.Fetched) (sandbox.Response, error) {
+	answer := f.Body.Answer
+	if f.Code != "" {
+		return sandbox.Response{}, problem.New(problem.Code(f.Code), "%s", answer.Message)
+	}
+	h.addTaint("fetch:" + req.URL.Host)
+	out := sandbox.Response{Status: f.Status, StatusText: http.StatusText(f.Status), URL: answer.URL, Body: answer.Body}
+	for _, field := range answer.Header {
+		out.Header = append(out.Header, sandbox.Field(field))
+	}
+	return out, nil
+}
+
+// requestDigest is the SHA-256 of what a fetch asks for, in hex.
+func requestDigest(f sandbox.Request) string {
+	f.Seq = 0
+	raw, err := json.Marshal(f)
+	if err != nil {
+		return "" // strings and bytes always marshal
+	}
+	return permit.Digest(raw)
+}
+
+func (h *host) say(ctx context.Context, ev schemas.Event) error {
+	_, err := h.s.deps.Log.Append(ctx, eventlog.Draft{Event: ev, Tenant: h.w.Tenant, Key: string(h.w.Admitted.Run), Run: h.w.Admitted.Run, Actor: string(h.w.Requested.Agent), Correlation: h.w.Correlation})
+	return err
 }
 
 func (h *host) get(ctx context.Context, req *http.Request) (sandbox.Response, []egress.Hop, error) {

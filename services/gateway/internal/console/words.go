@@ -83,6 +83,8 @@ func words(ev schemas.Event) (text, tone string) {
 		return text, plain
 	case script.Started:
 		return fmt.Sprintf("JavaScript starts%s", sentence.Attempt(e.Attempt)), plain
+	case script.Fetching:
+		return sentence.Fetching(e), plain
 	case script.Fetched:
 		return sentence.Fetched(e), plain
 	}

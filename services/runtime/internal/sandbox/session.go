@@ -34,7 +34,7 @@ type session struct {
 
 	heard   chan heard
 	settled chan error // one per answered request; non-nil ends the run
-	turns   chan struct{}
+	turns   *turnstile
 	hosts   sync.WaitGroup
 }
 
@@ -51,7 +51,7 @@ func newSession(p *Pool, w *worker, limits Limits, host Host) *session {
 		result:  Result{Tier: w.report.Tier(), Isolation: w.report},
 		heard:   make(chan heard),
 		settled: make(chan error),
-		turns:   make(chan struct{}, limits.Concurrent),
+		turns:   newTurnstile(limits.Concurrent),
 	}
 }
 
@@ -264,6 +264,7 @@ func (s *session) request(ctx context.Context, seq int, answer func() (wire.Repl
 	if s.open++; s.open == 1 {
 		s.wall.pause()
 	}
+	turn := s.turns.queue()
 	s.hosts.Go(func() {
 		settle := func(err error) {
 			select {
@@ -272,12 +273,12 @@ func (s *session) request(ctx context.Context, seq int, answer func() (wire.Repl
 			}
 		}
 		select {
-		case s.turns <- struct{}{}:
+		case <-turn:
 		case <-ctx.Done():
 			return
 		}
 		reply, err := answer()
-		<-s.turns
+		s.turns.leave()
 		if err != nil {
 			if end, ok := aborted(err); ok {
 				settle(end)
@@ -289,6 +290,7 @@ func (s *session) request(ctx context.Context, seq int, answer func() (wire.Repl
 		settle(nil)
 		reply.Seq = seq
 		_ = s.worker.conn.Send(wire.KindReply, reply) // a dead worker is heard of by the reader
+		s.host.Answered(seq)
 	})
 	return nil
 }

@@ -145,6 +145,8 @@ func happened(ev schemas.Event) (string, Tone) {
 		return text, Plain
 	case script.Started:
 		return "JavaScript starts" + sentence.Attempt(e.Attempt), Plain
+	case script.Fetching:
+		return sentence.Fetching(e), Plain
 	case script.Fetched:
 		return sentence.Fetched(e), Plain
 	}
