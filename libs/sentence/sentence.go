@@ -76,6 +76,15 @@ func Noticed(ev schemas.Event) (text string, well bool) {
 	return "", true
 }
 
+// Started says that a script starts, and how its worker is isolated.
+func Started(e script.Started) string {
+	text := "JavaScript starts" + Attempt(e.Attempt)
+	if e.Tier != "" {
+		text += ", isolation " + e.Tier
+	}
+	return text
+}
+
 // Fetching says what a script is about to send.
 func Fetching(e script.Fetching) string { return "fetch " + e.Method + " is sent" }
 

@@ -31,6 +31,7 @@ type host struct {
 	w   *executor.Work
 	way *egress.Client // nil: no fetch
 
+	live    func(call.News)
 	record  *record
 	sending sync.WaitGroup // fetches under way that may change something
 
@@ -40,7 +41,7 @@ type host struct {
 }
 
 func newHost(ctx context.Context, s *Service, w *executor.Work, rules []agent.Egress) (*host, error) {
-	h := &host{s: s, w: w}
+	h := &host{s: s, w: w, live: s.gate.News(w, time.Now)}
 	var err error
 	if h.record, err = openRecord(ctx, s, w); err != nil || len(rules) == 0 {
 		return h, err
@@ -338,5 +339,6 @@ func (h *host) get(ctx context.Context, req *http.Request) (sandbox.Response, []
 	return out, hops, nil
 }
 
-// Log implements sandbox.Host. Lines are part of the result.
-func (h *host) Log(string, string) {}
+// Log implements sandbox.Host. Lines are part of the result; whoever follows the run sees them as they come. A script
+// that is run again says the same lines again, under the same numbers.
+func (h *host) Log(level, line string) { h.live(call.News{Level: level, Message: line}) }

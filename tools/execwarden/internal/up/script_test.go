@@ -59,7 +59,7 @@ func newMarks(t *testing.T) *marks {
 			})
 	}
 	m.Server = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
-	t.Cleanup(m.Close)
+	t.Cleanup(func() { m.CloseClientConnections(); m.Close() })
 	return m
 }
 
@@ -265,4 +265,3 @@ func (w *world) approveUntil(reached <-chan struct{}) {
 		}
 	})
 }
-
