@@ -169,6 +169,19 @@ func (p *Pool) take(ctx context.Context, patience time.Duration) (*worker, error
 	}
 }
 
+// Spare starts a worker that nobody needs and ends it, for whoever measures what that takes.
+func (p *Pool) Spare(ctx context.Context) error {
+	if !p.begin() {
+		return problem.New(problem.Unavailable, "the script pool is closed")
+	}
+	defer p.tasks.Done()
+	w, err := p.spawn(ctx)
+	if err == nil {
+		p.discard(w)
+	}
+	return err
+}
+
 // discard ends a worker; it is reaped in the background.
 func (p *Pool) discard(w *worker) {
 	w.kill()
