@@ -72,6 +72,14 @@ func (g *gate) enter(ctx context.Context, tenant string) (leave func(), err erro
 	return nil, err
 }
 
+// alone says whether a tenant has one script inside.
+func (g *gate) alone(tenant string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.tenants[tenant]
+	return l == nil || l.inside <= 1
+}
+
 func (g *gate) roomFor(l *line) bool {
 	return g.inside < g.most && l.inside < g.perTenant && len(l.waiting) == 0
 }

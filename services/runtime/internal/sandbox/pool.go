@@ -25,6 +25,7 @@ type Pool struct {
 
 	gate  *gate
 	ready chan *worker   // unbuffered: a worker waits in the hands of its nurse
+	spare chan *worker   // the same, of the one that only a tenant without another script is given
 	start chan startWork // to the thread that forks
 	// hungry counts the scripts that found no worker ready; hunger wakes a nurse that lets others run first.
 	hungry atomic.Int32
@@ -51,7 +52,7 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Pool, error) {
 	}
 	p := &Pool{
 		config: config, log: log, image: image, gate: newGate(config),
-		ready: make(chan *worker), start: make(chan startWork), hunger: make(chan struct{}),
+		ready: make(chan *worker), spare: make(chan *worker), start: make(chan startWork), hunger: make(chan struct{}),
 	}
 	p.ctx, p.close = context.WithCancel(context.Background())
 	p.tasks.Go(p.fork)
@@ -61,10 +62,11 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Pool, error) {
 		p.Close()
 		return nil, err
 	}
-	p.tasks.Go(func() { p.nurse(first) })
+	p.tasks.Go(func() { p.nurse(first, p.ready) })
 	for range config.Ready - 1 {
-		p.tasks.Go(func() { p.nurse(nil) })
+		p.tasks.Go(func() { p.nurse(nil, p.ready) })
 	}
+	p.tasks.Go(func() { p.nurse(nil, p.spare) })
 	return p, nil
 }
 
@@ -123,11 +125,15 @@ func (p *Pool) Run(ctx context.Context, tenant string, script Script, host Host)
 		return Result{}, err
 	}
 	defer leave()
-	w, err := p.take(ctx, p.config.Patience-time.Since(arrived))
+	alone := p.gate.alone(tenant)
+	w, err := p.take(ctx, alone, p.config.Patience-time.Since(arrived))
 	if err != nil {
 		return Result{}, err
 	}
 	defer p.discard(w)
+	if !alone {
+		w.giveWay(niceOther)
+	}
 
 	s := newSession(p, w, limits, host)
 	s.result.Stats.Wait = time.Since(arrived)
@@ -145,9 +151,20 @@ func (p *Pool) begin() bool {
 	return true
 }
 
-func (p *Pool) take(ctx context.Context, patience time.Duration) (*worker, error) {
+// take waits for a worker. A tenant that fills the pool with scripts takes every worker that is ready, and one remains
+// for whoever has none running.
+func (p *Pool) take(ctx context.Context, alone bool, patience time.Duration) (*worker, error) {
+	var spare chan *worker // nil: never
+	if alone {
+		spare = p.spare
+	}
 	select {
 	case w := <-p.ready:
+		return w, nil
+	default:
+	}
+	select {
+	case w := <-spare:
 		return w, nil
 	default:
 	}
@@ -161,6 +178,8 @@ func (p *Pool) take(ctx context.Context, patience time.Duration) (*worker, error
 	defer wait.Stop()
 	select {
 	case w := <-p.ready:
+		return w, nil
+	case w := <-spare:
 		return w, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -199,7 +218,7 @@ func (p *Pool) Close() {
 }
 
 // nurse raises one worker after another and holds each until somebody takes it.
-func (p *Pool) nurse(w *worker) {
+func (p *Pool) nurse(w *worker, offer chan<- *worker) {
 	pause := newBackoff()
 	for p.ctx.Err() == nil {
 		if w == nil {
@@ -213,7 +232,7 @@ func (p *Pool) nurse(w *worker) {
 			}
 		}
 		select {
-		case p.ready <- w:
+		case offer <- w:
 			pause.reset()
 			p.letRun()
 		case <-w.exited:

@@ -82,6 +82,8 @@ func (s *session) converse(ctx context.Context, script Script) error {
 
 	total := time.NewTimer(s.limits.Total)
 	defer total.Stop()
+	greedy := time.NewTimer(greedyAfter)
+	defer greedy.Stop()
 	s.wall = newStopwatch(s.limits.Wall)
 	defer s.wall.stop()
 
@@ -112,6 +114,12 @@ func (s *session) converse(ctx context.Context, script Script) error {
 			}
 		case <-s.wall.over():
 			return &ScriptError{Code: CodeTimeout, Message: fmt.Sprintf("the script took its %s, without the time in calls", s.limits.Wall)}
+		case <-greedy.C:
+			if s.open > 0 { // it waits for its host, not for itself
+				greedy.Reset(greedyAfter)
+			} else {
+				s.worker.giveWay(niceGreedy)
+			}
 		case <-total.C:
 			return &ScriptError{Code: CodeTimeout, Message: fmt.Sprintf("the script took its %s", s.limits.Total)}
 		case <-ctx.Done():
