@@ -109,23 +109,24 @@ func (s *Service) run(ctx context.Context, w *executor.Work, source string, now 
 			job.Tools = append(job.Tools, t.Name)
 		}
 	}
-	began := time.Now()
 	result, err := s.pool.Run(ctx, string(w.Tenant), job, host)
 	var failure *sandbox.ScriptError
 	switch {
 	case executor.Stopped(ctx) != "":
+		s.metrics.leftOff(err, true)
 		return s.cancelled(w, executor.Stopped(ctx)), nil
 	case errors.As(err, &failure):
-		s.scripts.WithLabelValues(failure.Code).Observe(time.Since(began).Seconds())
+		s.metrics.ended(failure.Code, result.Stats)
 		return s.finished(w, host, true, errorResult{Error: failing{failure.Code, failure.Message, failure.Line, failure.Col}, Logs: result.Logs, Notes: host.noted()})
 	case err != nil && executor.Later(err) || ctx.Err() != nil:
+		s.metrics.leftOff(err, false)
 		return nil, problem.Wrap(err, problem.Unavailable, "the script was cut off")
 	case err != nil:
 		d := problem.DetailOf(err)
-		s.scripts.WithLabelValues(string(d.Code)).Observe(time.Since(began).Seconds())
+		s.metrics.ended(string(d.Code), result.Stats)
 		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}, nil
 	}
-	s.scripts.WithLabelValues("ok").Observe(time.Since(began).Seconds())
+	s.metrics.ended("ok", result.Stats)
 	return s.finished(w, host, false, valueResult{Value: result.Value, Logs: result.Logs, Warnings: result.Warnings, Notes: host.noted(), Isolation: string(result.Tier)})
 }
 

@@ -290,12 +290,3 @@ func TestReplayOfAFetchThatWasCutOff(t *testing.T) {
 		})
 	}
 }
-
-// Each life says how its worker is isolated.
-func TestTierIsRecorded(t *testing.T) {
-	h := start(t, false)
-	h.admit("call_js", source(`1`))
-	if started, _ := servicekit.Await[script.Started](h.Kit, 1, nil); started.Tier != "jailed" && started.Tier != "core" && started.Tier != "weak" {
-		t.Errorf("%+v", started)
-	}
-}

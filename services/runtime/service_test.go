@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/execwarden/execwarden/libs/boot"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -48,6 +49,7 @@ type house struct {
 	asked  atomic.Int64 // of the page
 	stop   func()
 	worker string
+	deps   boot.Deps // of the service that runs
 }
 
 func start(t *testing.T, egress bool) *house {
@@ -77,7 +79,8 @@ func start(t *testing.T, egress bool) *house {
 
 func (h *house) run() {
 	h.t.Helper()
-	s, err := runtime.New(runtime.Config{WorkerPath: h.worker, AllowWeak: true, CallLife: time.Minute}, h.Deps(schemas.Runtime))
+	h.deps = h.Deps(schemas.Runtime)
+	s, err := runtime.New(runtime.Config{WorkerPath: h.worker, AllowWeak: true, CallLife: time.Minute}, h.deps)
 	if err != nil {
 		h.t.Fatal(err)
 	}

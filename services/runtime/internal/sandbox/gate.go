@@ -80,6 +80,16 @@ func (g *gate) alone(tenant string) bool {
 	return l == nil || l.inside <= 1
 }
 
+func (g *gate) state() State {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := State{Running: g.inside}
+	for _, l := range g.tenants {
+		s.Waiting += len(l.waiting)
+	}
+	return s
+}
+
 func (g *gate) roomFor(l *line) bool {
 	return g.inside < g.most && l.inside < g.perTenant && len(l.waiting) == 0
 }

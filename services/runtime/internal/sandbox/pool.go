@@ -101,6 +101,20 @@ func (p *Pool) Tier() Tier { return p.tier }
 // Isolation is what held in the probe.
 func (p *Pool) Isolation() Report { return p.report }
 
+// State counts the scripts in the pool.
+type State struct {
+	Running int
+	Waiting int // for a place
+	Hungry  int // those of Running that wait for a worker
+}
+
+// State is how full the pool is now.
+func (p *Pool) State() State {
+	s := p.gate.state()
+	s.Hungry = int(p.hungry.Load())
+	return s
+}
+
 // Run runs a script. Its error is a *ScriptError when the script is at fault, a *problem.Error or the context's error
 // when it is not, and the Host's own when the Host aborted. What is known of the Result comes with every error.
 func (p *Pool) Run(ctx context.Context, tenant string, script Script, host Host) (Result, error) {

@@ -160,6 +160,17 @@ func TestScriptRunCommand(t *testing.T) {
 		}
 	})
 
+	t.Run("lines come as they are said", func(t *testing.T) {
+		c := w.command("for (let i = 0;; i++) { console.log('tick', i); await new Promise((r) => setTimeout(r, 50)) }", "script", "run", "-", "--agent", "marker")
+		buskit.Eventually(t, "a line is seen while the script runs", func() bool { return strings.Contains(c.stderr.String(), "console.log: tick ") })
+		if err := c.cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if code := c.code(t); code != 130 {
+			t.Errorf("code %d\n%s", code, &c.stderr)
+		}
+	})
+
 	t.Run("asked twice under one key", func(t *testing.T) {
 		ask := func(source string) (status int, started ask.Started) {
 			body, err := json.Marshal(map[string]string{"source": source})
