@@ -145,7 +145,7 @@ func (p *Pool) Run(ctx context.Context, tenant string, script Script, host Host)
 		return Result{}, err
 	}
 	defer p.discard(w)
-	if !alone {
+	if !alone && p.gate.isShared() {
 		w.giveWay(niceOther)
 	}
 

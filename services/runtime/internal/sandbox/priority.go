@@ -6,11 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How much a script gives way to others, as the kernel counts niceness. Most scripts need a few milliseconds of a
-// processor; whoever takes more, or has others of his running, takes what the rest leave.
+// How much a script gives way to others where tenants share the pool, as the kernel counts niceness. Most scripts need
+// a few milliseconds of a processor; whoever takes more, or has others of his running, takes what the rest leave. Alone,
+// nobody gives way: the machine's other work would be served first for nothing.
 const (
-	niceOther   = 10 // beside another script of its tenant
-	niceGreedy  = 19 // one that has run for greedyAfter on its own
+	niceOther   = 5  // beside another script of its tenant
+	niceGreedy  = 10 // one that has run for greedyAfter on its own
 	greedyAfter = 30 * time.Millisecond
 )
 

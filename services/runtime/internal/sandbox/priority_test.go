@@ -28,6 +28,13 @@ func TestGreedyScriptGivesWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.discard(w)
+	for _, tenant := range []string{"t1", "t2"} { // others are there
+		leave, err := p.gate.enter(t.Context(), tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave()
+	}
 	before := niceness(t, w)
 	var waiting int
 	host := &fakeHost{tool: func(_ context.Context, c Call) (json.RawMessage, error) {
