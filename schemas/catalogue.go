@@ -7,6 +7,7 @@ import (
 
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/artifact"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/environment"
@@ -142,6 +143,11 @@ var catalogue = []Entry{
 	entry[script.Started](1, Activity, false, nil, Runtime),
 	entry[script.Fetching](1, Activity, false, nil, Runtime),
 	entry[script.Fetched](1, Activity, false, nil, Runtime),
+	entry[script.Searched](1, Activity, false, nil, Runtime),
+
+	entry[artifact.Kept](1, Activity, true, nil, Runtime),
+	entry[artifact.Removed](1, Activity, true, nil, Runtime),
+	entry[artifact.Refused](1, Activity, true, nil, Runtime),
 
 	entry[ledger.Checkpointed](1, Proofs, false, nil, Ledger),
 }

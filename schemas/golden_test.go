@@ -18,6 +18,7 @@ import (
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/artifact"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/environment"
@@ -55,7 +56,7 @@ var (
 	triage = agent.Defined{
 		Agent: "agt_triage", Hosting: agent.Hosted, Removed: true, Body: agent.Body{Instructions: "Triage new issues."},
 		Model:   agent.Model{Protocol: "openai", URL: "https://models.example.com/v1", Name: "example-large", MaxOutputTokens: 4096, Private: []string{"10.1.2.3:8443"}},
-		Runtime: agent.Runtime{Enabled: true, Egress: []agent.Egress{{Hosts: []string{"status.example.com"}, Methods: []string{"GET"}, Private: []string{"10.1.2.4:443"}}}},
+		Runtime: agent.Runtime{Enabled: true, Egress: []agent.Egress{{Hosts: []string{"status.example.com"}, Methods: []string{"GET"}, Private: []string{"10.1.2.4:443"}, ResponseBytes: 1 << 20, RequestBytes: 1 << 10, TimeoutMS: 5000, Fetches: 5}}},
 		Budgets: agent.Budgets{Steps: 20, Calls: 40, Tokens: 200_000},
 	}
 	args   = json.RawMessage(`{"owner":"acme","repo":"shop","issue_number":7,"body":"On it."}`)
@@ -126,9 +127,14 @@ var samples = []struct {
 	{"tgt_oncall", "", notice.Failed{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Attempts: 10, Reason: "it answered 503", Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
 
 	{string(runA), "", script.Started{Call: callA, Run: runA, Attempt: 1, Seed: 18446744073709551615, NowMS: 1796040000123, Tier: "jailed"}},
-	{string(runA), "", script.Fetching{Call: callA, Run: runA, Seq: 2, Method: "POST", Request: digestA}},
-	{string(runA), "", script.Fetched{Call: callA, Run: runA, Seq: 1, Method: "GET", Request: digestA, Status: 200, Bytes: 5242880, Code: "too_large", Body: script.Hops{Hops: []script.Hop{{URL: "https://status.example.com/status.json", Address: "203.0.113.9:443", Status: 200}},
-		Answer: script.Answer{URL: "https://status.example.com/status.json", Header: []script.Field{{Name: "content-type", Value: "application/json"}}, Body: []byte("{}"), Message: "the response is over 5242880 bytes"}}}},
+	{string(runA), "", script.Fetching{Call: callA, Run: runA, Seq: 1, Digest: digestA, Method: "POST", Body: script.Asked{URL: "https://status.example.com/incidents"}}},
+	{string(runA), "", script.Fetched{Call: callA, Run: runA, Seq: 1, Digest: digestA, Method: "GET", Status: 200, Bytes: 5242880, Code: "too_large", Body: script.Hops{
+		Hops: []script.Hop{{URL: "https://status.example.com/status.json", Address: "203.0.113.9:443", Status: 200}}, Message: "the response is larger than 5242880 bytes",
+		Answer: &script.Answer{URL: "https://status.example.com/status.json", Header: []script.Header{{Name: "Content-Type", Value: "application/json"}}, Body: []byte("{}"), Blob: "20261130." + digestA}}}},
+	{string(runA), "", script.Searched{Call: callA, Run: runA, Seq: 2, Code: "not_found", Body: script.Told{Query: "open invoices", Tool: "billing.list_invoices", Message: "there is no such tool", Answer: json.RawMessage(`[]`)}}},
+	{string(sessionA), "", artifact.Kept{Origin: artifact.Origin{Owner: string(sessionA), Run: runA, Call: callA, Seq: 3}, Name: "totals.json", Type: artifact.JSON, Size: 11, Digest: digestA, Taint: []string{"fetch:status.example.com"}, Body: artifact.Value{Value: []byte(`{"total":7}`)}}},
+	{string(sessionA), "", artifact.Removed{Origin: artifact.Origin{Owner: string(sessionA), Run: runA, Call: callA, Seq: 4}, Name: "totals.json"}},
+	{string(sessionA), "", artifact.Refused{Origin: artifact.Origin{Owner: string(sessionA), Run: runA, Call: callA, Seq: 5}, Name: "dump.bin", Digest: digestA, Code: "too_large", Message: "an artifact has at most 1048576 bytes"}},
 
 	{"tnt_main", "", ledger.Checkpointed{Tenant: tenantA, Stream: "EW_ACTIVITY", Size: 64, Root: "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=", Note: "execwarden/tnt_main/EW_ACTIVITY\n64\nn4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=\n\n— execwarden 1a2b3c4d\n"}},
 }

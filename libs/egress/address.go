@@ -1,6 +1,9 @@
 package egress
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // public6 is the only part of IPv6 that is routed; everything else, mapped and translated addresses included, is not.
 var public6 = netip.MustParsePrefix("2000::/3")
@@ -51,14 +54,15 @@ func isPublic(a netip.Addr) bool {
 // mayDial judges one resolved address for a rule.
 func (r *rule) mayDial(to netip.AddrPort) bool {
 	a := to.Addr().Unmap()
-	if a.Zone() != "" || within(r.deny, a) {
+	to = netip.AddrPortFrom(a, to.Port())
+	if a.Zone() != "" || slices.ContainsFunc(r.deny, func(e exception) bool { return e.holds(to) }) {
 		return false
 	}
 	if isPublic(a) {
 		return true
 	}
 	for _, e := range r.exceptions {
-		if e.port != 0 && e.port != to.Port() || !e.prefix.Contains(a) {
+		if !e.holds(to) {
 			continue
 		}
 		if e.prefix.IsSingleIP() || !within(metadata, a) {
@@ -68,10 +72,14 @@ func (r *rule) mayDial(to netip.AddrPort) bool {
 	return false
 }
 
-// exception is one entry of AllowPrivate.
+// exception is one entry of AllowPrivate or Deny.
 type exception struct {
 	prefix netip.Prefix
 	port   uint16 // 0 for any
+}
+
+func (e exception) holds(to netip.AddrPort) bool {
+	return (e.port == 0 || e.port == to.Port()) && e.prefix.Contains(to.Addr())
 }
 
 func parseException(s string) (exception, error) {

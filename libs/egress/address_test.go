@@ -154,7 +154,7 @@ func TestInvalidRules(t *testing.T) {
 		{}, {Hosts: []string{""}}, {Hosts: []string{"a*b"}}, {Hosts: []string{"*."}}, {Hosts: []string{"a:0"}}, {Hosts: []string{"a:x"}},
 		{Hosts: []string{"http://a"}}, {Hosts: []string{"u@a"}}, {Hosts: []string{"*.*.a"}},
 		{Hosts: []string{"a"}, AllowPrivate: []string{"localhost:1"}}, {Hosts: []string{"a"}, AllowPrivate: []string{"10.0.0.0/33"}},
-		{Hosts: []string{"a"}, Deny: []string{"1.1.1.1:80"}}, {Hosts: []string{"a"}, MaxBytes: -2}, {Hosts: []string{"a"}, MaxRedirects: -2},
+		{Hosts: []string{"a"}, Deny: []string{"not a host"}}, {Hosts: []string{"a"}, MaxRequest: -1}, {Hosts: []string{"a"}, MaxBytes: -2}, {Hosts: []string{"a"}, MaxRedirects: -2},
 	} {
 		if _, err := New(r); problem.CodeOf(err) != problem.Invalid {
 			t.Errorf("%+v: %v", r, err)

@@ -3,9 +3,11 @@ package egress
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -123,12 +125,29 @@ func (c *Client) prepare(req *http.Request) (*rule, *http.Request, error) {
 	if a, err := netip.ParseAddr(t.host); err == nil && !r.mayDial(netip.AddrPortFrom(a, t.port)) {
 		return nil, req, blocked(t.host, a)
 	}
+	if r.MaxRequest > 0 && req.Body != nil && req.Body != http.NoBody && (req.ContentLength <= 0 || req.ContentLength > r.MaxRequest) {
+		return nil, req, problem.New(problem.TooLarge, "the request's body is larger than %d bytes, or nobody knows its size", r.MaxRequest)
+	}
 	out := req.Clone(req.Context())
 	out.URL.Host, out.URL.Scheme = t.authority(), t.scheme
 	out.Host = ""
 	// The transport decompresses only what it asked for itself, and what it decompresses is counted.
 	out.Header.Del("Accept-Encoding")
 	return r, out, nil
+}
+
+// RuleOf gives the place of the rule that a request goes by, among those that New took. Problems: denied, when there is
+// none.
+func (c *Client) RuleOf(req *http.Request) (int, error) {
+	t, err := inspect(req.URL)
+	if err != nil {
+		return 0, err
+	}
+	r := c.ruleFor(t, req.Method)
+	if r == nil {
+		return 0, c.unmatched(t, req.Method)
+	}
+	return slices.Index(c.rules, r), nil
 }
 
 func (c *Client) ruleFor(t target, method string) *rule {
@@ -158,6 +177,15 @@ func blocked(host string, a netip.Addr) error {
 
 // checkRedirect judges a redirect before it is requested; RoundTrip then judges it again like any request.
 func (c *Client) checkRedirect(next *http.Request, via []*http.Request) error {
+	err := c.judgeRedirect(next, via)
+	if err != nil && !errors.Is(err, http.ErrUseLastResponse) {
+		_, refused := record(next)
+		refused(0)
+	}
+	return err
+}
+
+func (c *Client) judgeRedirect(next *http.Request, via []*http.Request) error {
 	first, err := inspect(via[0].URL)
 	if err != nil {
 		return err

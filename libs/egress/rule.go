@@ -24,8 +24,11 @@ type Rule struct {
 	// "10.0.0.0/8". They count after resolving, and do not add a host or a port: Hosts does that. A cloud's metadata
 	// address is never part of a range; it has to be named itself. Defaults to none.
 	AllowPrivate []string
-	// Deny are public addresses and ranges that may not be dialled, such as one's own. Defaults to none.
+	// Deny are what may not be reached even so, such as one's own: addresses and ranges, as in AllowPrivate, which count
+	// after resolving, and hosts as in Hosts; without a port, every port. It goes before the rest. Defaults to none.
 	Deny []string
+	// MaxRequest is the size of a request's body. Defaults to no limit.
+	MaxRequest int64
 	// MaxBytes is the size of a response body after decompression. Defaults to 5 MiB; -1 is no limit.
 	MaxBytes int64
 	// Timeout is for one request, from its start to the last byte of its response, and for a whole Do with its
@@ -59,7 +62,8 @@ type rule struct {
 	Rule
 	hosts      []pattern
 	exceptions []exception
-	deny       []netip.Prefix
+	deny       []exception
+	denied     []pattern
 	transport  *http.Transport // one per rule, so that no connection made under one serves another
 }
 
@@ -75,6 +79,11 @@ func (p pattern) matches(t target) bool {
 	if p.port != t.port && (p.port != 0 || t.port != 80 && t.port != 443) {
 		return false
 	}
+	return p.names(t)
+}
+
+// names reports whether p is of the target's host, whatever the port.
+func (p pattern) names(t target) bool {
 	return p.any || p.name == t.host || p.below != "" && strings.HasSuffix(t.host, p.below)
 }
 
@@ -120,7 +129,7 @@ func readRule(r Rule) (*rule, error) {
 	if len(r.Hosts) == 0 {
 		return nil, problem.New(problem.Invalid, "egress rule: Hosts is required")
 	}
-	if r.MaxBytes < -1 || r.Timeout < -1 || r.MaxRedirects < -1 {
+	if r.MaxBytes < -1 || r.Timeout < -1 || r.MaxRedirects < -1 || r.MaxRequest < 0 {
 		return nil, problem.New(problem.Invalid, "egress rule: a limit is negative; -1 is none")
 	}
 	for _, s := range r.Hosts {
@@ -138,11 +147,15 @@ func readRule(r Rule) (*rule, error) {
 		out.exceptions = append(out.exceptions, e)
 	}
 	for _, s := range r.Deny {
-		e, err := parseException(s)
-		if err != nil || e.port != 0 {
-			return invalid("Deny", fmt.Errorf("%q is not an address or a range", s))
+		if e, err := parseException(s); err == nil {
+			out.deny = append(out.deny, e)
+			continue
 		}
-		out.deny = append(out.deny, e.prefix)
+		p, err := parsePattern(s)
+		if err != nil {
+			return invalid("Deny", err)
+		}
+		out.denied = append(out.denied, p)
 	}
 	return out, nil
 }
@@ -152,5 +165,8 @@ func (r *rule) allows(t target, method string) bool {
 }
 
 func (r *rule) covers(t target) bool {
+	if slices.ContainsFunc(r.denied, func(p pattern) bool { return p.names(t) && (p.port == 0 || p.port == t.port) }) {
+		return false
+	}
 	return slices.ContainsFunc(r.hosts, func(p pattern) bool { return p.matches(t) })
 }

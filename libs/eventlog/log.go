@@ -50,6 +50,9 @@ type Draft struct {
 	Route  call.Route
 	Actor  string // who caused it: an id of a member or agent, or "service:<name>"
 
+	// Apart has the body kept in the blob store whatever its size, so that who reads many events is spared it.
+	Apart bool
+
 	ID          id.Event // default: a fresh one. Whoever may have to say it again derives it.
 	Run         id.Run
 	Causation   id.Event
@@ -174,7 +177,7 @@ func (l *Log) write(ctx context.Context, entry schemas.Entry, at schemas.Subject
 		Time: l.now().UTC().Truncate(time.Microsecond), ContentType: "application/json",
 		Tenant: d.Tenant, Actor: d.Actor, Run: d.Run, Causation: d.Causation, Correlation: d.Correlation, Data: data,
 	}
-	if len(data) > maxInline {
+	if len(data) > maxInline || d.Apart {
 		if err := l.moveBody(ctx, &e); err != nil {
 			return nil, "", err
 		}

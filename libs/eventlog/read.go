@@ -21,22 +21,27 @@ const readBatch = 256
 // Read gives the events that match filter from sequence from on, in stream order, with bodies that are in the blob
 // store put back. What cannot be decoded is passed over: it can decide nothing, and the ledger has it.
 func (l *Log) Read(ctx context.Context, stream schemas.Stream, filter string, from uint64) iter.Seq2[Stored, error] {
-	return l.read(ctx, stream, directGet{Seq: max(from, 1), Filter: filter})
+	return l.read(ctx, stream, directGet{Seq: max(from, 1), Filter: filter}, true)
+}
+
+// ReadApart is Read without the bodies that are in the blob store: Restored gives the ones that are wanted.
+func (l *Log) ReadApart(ctx context.Context, stream schemas.Stream, filter string, from uint64) iter.Seq2[Stored, error] {
+	return l.read(ctx, stream, directGet{Seq: max(from, 1), Filter: filter}, false)
 }
 
 // ReadSince is Read from the first event that was stored at or after a time.
 func (l *Log) ReadSince(ctx context.Context, stream schemas.Stream, filter string, since time.Time) iter.Seq2[Stored, error] {
-	return l.read(ctx, stream, directGet{Start: &since, Filter: filter})
+	return l.read(ctx, stream, directGet{Start: &since, Filter: filter}, true)
 }
 
-func (l *Log) read(ctx context.Context, stream schemas.Stream, first directGet) iter.Seq2[Stored, error] {
+func (l *Log) read(ctx context.Context, stream schemas.Stream, first directGet, whole bool) iter.Seq2[Stored, error] {
 	return func(yield func(Stored, error) bool) {
 		for m, err := range l.messages(ctx, stream, first) {
 			if err != nil {
 				yield(Stored{}, err)
 				return
 			}
-			s, err := l.stored(ctx, stream, m)
+			s, err := l.stored(ctx, stream, m, whole)
 			if errors.Is(err, errUndecodable) {
 				continue
 			}
@@ -60,7 +65,7 @@ func (l *Log) ReadAt(ctx context.Context, stream schemas.Stream, seq uint64) (St
 	if err != nil {
 		return Stored{}, unreadable(err, stream)
 	}
-	return l.stored(ctx, stream, m)
+	return l.stored(ctx, stream, m, true)
 }
 
 func unreadable(err error, stream schemas.Stream) error {
@@ -69,14 +74,16 @@ func unreadable(err error, stream schemas.Stream) error {
 
 var errUndecodable = errors.New("the event cannot be decoded")
 
-func (l *Log) stored(ctx context.Context, stream schemas.Stream, m *jetstream.RawStreamMsg) (Stored, error) {
+func (l *Log) stored(ctx context.Context, stream schemas.Stream, m *jetstream.RawStreamMsg, whole bool) (Stored, error) {
 	envelope, at, err := schemas.ParseEnvelope(m.Subject, m.Data)
 	if err != nil {
 		return Stored{}, fmt.Errorf("%w: %s:%d: %w", errUndecodable, stream, m.Sequence, err)
 	}
 	s := Stored{Stream: stream, Seq: m.Sequence, At: at, Envelope: envelope, Raw: m.Data, StoredAt: m.Time}
-	if err := l.restoreBody(ctx, &s.Envelope); err != nil {
-		return Stored{}, err
+	if whole {
+		if err := l.restoreBody(ctx, &s.Envelope); err != nil {
+			return Stored{}, err
+		}
 	}
 	return s, nil
 }
@@ -143,5 +150,5 @@ func (l *Log) Last(ctx context.Context, stream schemas.Stream, subject string) (
 	if err != nil {
 		return Stored{}, unreadable(err, stream)
 	}
-	return l.stored(ctx, stream, m)
+	return l.stored(ctx, stream, m, true)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/artifact"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/run"
@@ -85,9 +86,6 @@ func Started(e script.Started) string {
 	return text
 }
 
-// Fetching says what a script is about to send.
-func Fetching(e script.Fetching) string { return "fetch " + e.Method + " is sent" }
-
 // Fetched says what a script fetched.
 func Fetched(e script.Fetched) string {
 	text := "fetch " + e.Method
@@ -98,6 +96,27 @@ func Fetched(e script.Fetched) string {
 		return text + ": " + e.Code
 	}
 	return text + fmt.Sprintf(": %d, %d bytes", e.Status, e.Bytes)
+}
+
+// Scripted says what a script asked of the tools there are, or kept; "" for another event.
+func Scripted(ev schemas.Event) (text string, well bool) {
+	switch e := ev.(type) {
+	case script.Fetching:
+		return "fetch " + e.Method + " " + e.Body.URL + " begins", true
+	case script.Searched:
+		text := fmt.Sprintf("tools are searched for %q", e.Body.Query)
+		if e.Body.Tool != "" {
+			text = fmt.Sprintf("tool %q is described", e.Body.Tool)
+		}
+		return Because(text, e.Body.Message), e.Code == ""
+	case artifact.Kept:
+		return fmt.Sprintf("artifact %s is kept: %s, %d bytes", e.Name, e.Type, e.Size), true
+	case artifact.Removed:
+		return "artifact " + e.Name + " is removed", true
+	case artifact.Refused:
+		return Because("artifact "+e.Name+" is not kept", e.Message), false
+	}
+	return "", true
 }
 
 // Expired says why an approval is over that nobody decided.

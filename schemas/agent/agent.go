@@ -49,11 +49,44 @@ type Runtime struct {
 }
 
 // Egress allows fetch to some hosts. Private names exact address:port pairs, usually none, that may be reached
-// although they are not public.
+// although they are not public. The caps can be lowered, not raised; zero is the default, which is also the most.
 type Egress struct {
-	Hosts   []string `json:"hosts"`
-	Methods []string `json:"methods,omitempty"`
-	Private []string `json:"private,omitempty"`
+	Hosts         []string `json:"hosts"`
+	Methods       []string `json:"methods,omitempty"` // default: GET and HEAD
+	Private       []string `json:"private,omitempty"`
+	ResponseBytes int      `json:"response_bytes,omitempty"` // of one response's body, decompressed; default: 5 MiB
+	RequestBytes  int      `json:"request_bytes,omitempty"`  // of one request's body; default: 1 MiB
+	TimeoutMS     int      `json:"timeout_ms,omitempty"`     // of one fetch with its redirects; default: 10 s
+	Fetches       int      `json:"fetches,omitempty"`        // that one script may make by this rule; default: 20, which is the most by all rules together
+}
+
+// The most that a rule's caps can be.
+const (
+	MaxResponseBytes = 5 << 20
+	MaxRequestBytes  = 1 << 20
+	MaxTimeoutMS     = 10_000
+	MaxFetches       = 20
+)
+
+// Capped says whether each cap is between zero and the most.
+func (e Egress) Capped() bool {
+	within := func(n, most int) bool { return 0 <= n && n <= most }
+	return within(e.ResponseBytes, MaxResponseBytes) && within(e.RequestBytes, MaxRequestBytes) &&
+		within(e.TimeoutMS, MaxTimeoutMS) && within(e.Fetches, MaxFetches)
+}
+
+// WithDefaults fills the caps that are zero.
+func (e Egress) WithDefaults() Egress {
+	fill := func(n *int, most int) {
+		if *n == 0 {
+			*n = most
+		}
+	}
+	fill(&e.ResponseBytes, MaxResponseBytes)
+	fill(&e.RequestBytes, MaxRequestBytes)
+	fill(&e.TimeoutMS, MaxTimeoutMS)
+	fill(&e.Fetches, MaxFetches)
+	return e
 }
 
 // Budgets bound one run. Zero means the default that the agent loop documents.

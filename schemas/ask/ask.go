@@ -8,6 +8,7 @@ import (
 
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/artifact"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/grant"
@@ -145,6 +146,79 @@ type CreateGrant struct {
 type RevokeGrant struct {
 	Grant  id.Grant `json:"grant"`
 	Reason string   `json:"reason,omitempty"`
+}
+
+// SearchTools asks which tools an agent's scripts may call in a run that a query's words say most about. Limit is at
+// most and by default 20.
+type SearchTools struct {
+	Agent id.Agent `json:"agent"`
+	Run   id.Run   `json:"run"`
+	Query string   `json:"query"`
+	Limit int      `json:"limit,omitempty"`
+}
+
+// FoundTools are tools, the best first.
+type FoundTools struct {
+	Tools []FoundTool `json:"tools"`
+}
+
+// FoundTool is a tool as a search shows it.
+type FoundTool struct {
+	Name        string `json:"name"`        // connection.tool
+	Description string `json:"description"` // its beginning
+	Writes      bool   `json:"writes"`
+}
+
+// DescribeTool asks for one tool that an agent's scripts may call in a run.
+type DescribeTool struct {
+	Agent id.Agent `json:"agent"`
+	Run   id.Run   `json:"run"`
+	Name  string   `json:"name"`
+}
+
+// DescribedTool is what a script can know of a tool. Types declares it as TypeScript.
+type DescribedTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Writes      bool            `json:"writes"`
+	Types       string          `json:"types"`
+	Schema      json.RawMessage `json:"schema"` // null when it is larger than an answer may be
+}
+
+// ListArtifacts asks what is kept for a session, a run of one, or a conversation of an external agent.
+type ListArtifacts struct {
+	Of string `json:"of"`
+}
+
+// Artifacts lists what is kept, by name. Owner is the session, or the run or conversation that is in none.
+type Artifacts struct {
+	Owner     string     `json:"owner"`
+	Artifacts []Artifact `json:"artifacts"`
+}
+
+// Artifact is a kept value without the value.
+type Artifact struct {
+	Name   string        `json:"name"`
+	Type   artifact.Type `json:"type"`
+	Size   int           `json:"size"` // bytes
+	Digest string        `json:"digest"`
+	Run    id.Run        `json:"run"`
+	Call   id.Call       `json:"call"` // the script
+	KeptAt time.Time     `json:"kept_at"`
+	Taint  []string      `json:"taint,omitempty"`
+}
+
+// GetArtifact asks for a value.
+type GetArtifact struct {
+	Of   string `json:"of"`
+	Name string `json:"name"`
+}
+
+// GotArtifact is a value. One that an answer does not hold is in the blob store, as Upload, where the asker reads it.
+type GotArtifact struct {
+	Artifact Artifact `json:"artifact"`
+	Value    []byte   `json:"value,omitempty"`
+	Upload   string   `json:"upload,omitempty"`
 }
 
 // ShowTypes asks for the tools that an agent's scripts may call, as TypeScript; for Model, as its model is given them.

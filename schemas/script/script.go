@@ -2,6 +2,8 @@
 package script
 
 import (
+	"encoding/json"
+
 	"github.com/execwarden/execwarden/schemas/id"
 )
 
@@ -19,54 +21,47 @@ type Started struct {
 // Kind implements schemas.Event.
 func (Started) Kind() string { return "script.started" }
 
-// Fetching says that a fetch is about to be sent that may change something: any but a GET or a HEAD. When the script is
-// run again and this has no Fetched, the fetch may have had its effect, and is not sent again.
+// Fetching says that a request that may change something, any but a GET or HEAD, is about to be made. Without a
+// script.fetched of the same place nobody knows whether it was.
 type Fetching struct {
-	Call    id.Call `json:"call"`
-	Run     id.Run  `json:"run"`
-	Seq     int     `json:"seq"`
-	Method  string  `json:"method"`
-	Request string  `json:"request"` // as in Fetched
+	Call   id.Call `json:"call"`
+	Run    id.Run  `json:"run"`
+	Seq    int     `json:"seq"` // place among the requests of the script
+	Digest string  `json:"digest"`
+	Method string  `json:"method"`
+	Body   Asked   `json:"body"`
 }
 
 // Kind implements schemas.Event.
 func (Fetching) Kind() string { return "script.fetching" }
 
-// Fetched records one fetch with every hop that it took and what it brought. Its place in the stream is its place among
-// the answers of the script: one that is run again is given the same answers in the same order.
+// Asked is where a fetch is to go.
+type Asked struct {
+	URL string `json:"url"`
+}
+
+// Fetched records one fetch with every hop that it took, also one that was refused, and what the script was given: when
+// it is run again over the record, it is given the same.
 type Fetched struct {
-	Call    id.Call `json:"call"`
-	Run     id.Run  `json:"run"`
-	Seq     int     `json:"seq"`
-	Method  string  `json:"method"`
-	Request string  `json:"request,omitempty"` // SHA-256 of method, URL, headers and body, in hex
-	Status  int     `json:"status,omitempty"`
-	Bytes   int     `json:"bytes"`
-	Code    string  `json:"code,omitempty"` // problem code when refused or failed
-	Body    Hops    `json:"body"`
+	Call   id.Call `json:"call"`
+	Run    id.Run  `json:"run"`
+	Seq    int     `json:"seq"`
+	Digest string  `json:"digest,omitempty"` // SHA-256 of method, URL, headers and body
+	Method string  `json:"method"`
+	Status int     `json:"status,omitempty"`
+	Bytes  int     `json:"bytes"`
+	Code   string  `json:"code,omitempty"` // problem code when refused or failed
+	Body   Hops    `json:"body"`
 }
 
 // Kind implements schemas.Event.
 func (Fetched) Kind() string { return "script.fetched" }
 
-// Hops lists where a fetch went, and what came of it.
+// Hops lists where a fetch went, and what it brought.
 type Hops struct {
-	Hops   []Hop  `json:"hops"`
-	Answer Answer `json:"answer,omitzero"`
-}
-
-// Answer is what the script was given: a response, or with the Code of Fetched the message of its failure.
-type Answer struct {
-	URL     string  `json:"url,omitempty"` // of the last hop
-	Header  []Field `json:"header,omitempty"`
-	Body    []byte  `json:"body,omitempty"`
-	Message string  `json:"message,omitempty"`
-}
-
-// Field is one line of a response's header.
-type Field struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Hops    []Hop   `json:"hops"`
+	Message string  `json:"message,omitempty"` // why it was refused or failed
+	Answer  *Answer `json:"answer,omitempty"`
 }
 
 // Hop is one request of a fetch.
@@ -74,4 +69,39 @@ type Hop struct {
 	URL     string `json:"url"`
 	Address string `json:"address,omitempty"`
 	Status  int    `json:"status,omitempty"`
+}
+
+// Answer is a response as the script was given it. A body of more than a few KiB is in the blob store, so that the
+// record of where a fetch went stays short.
+type Answer struct {
+	URL    string   `json:"url"`
+	Header []Header `json:"header,omitempty"`
+	Body   []byte   `json:"body,omitempty"` // decompressed
+	Blob   string   `json:"blob,omitempty"` // its name there, in place of Body
+}
+
+// Header is one line of a response's header.
+type Header struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Searched records what a script was told of the tools that it may call: by words, or of one by its name.
+type Searched struct {
+	Call id.Call `json:"call"`
+	Run  id.Run  `json:"run"`
+	Seq  int     `json:"seq"`
+	Code string  `json:"code,omitempty"` // problem code when there was no answer
+	Body Told    `json:"body"`
+}
+
+// Kind implements schemas.Event.
+func (Searched) Kind() string { return "script.searched" }
+
+// Told is a question about tools and its answer.
+type Told struct {
+	Query   string          `json:"query,omitempty"`
+	Tool    string          `json:"tool,omitempty"`
+	Message string          `json:"message,omitempty"` // in place of an answer
+	Answer  json.RawMessage `json:"answer,omitempty"`
 }

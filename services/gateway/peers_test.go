@@ -27,7 +27,8 @@ type peersFake struct {
 	approvals []ask.Approval
 	next      string // of the first page of approvals
 	runs      []ask.RunRow
-	away      bool // the ledger does not answer events
+	upload    string // of the artifact "large"
+	away      bool   // the ledger does not answer events
 }
 
 // asked is a question that a service got.
@@ -83,6 +84,14 @@ func newPeers(t *testing.T, b *buskit.Bus) *peersFake {
 				}
 				return ask.FinishedLogin{Connection: "con_tickets"}, nil
 			}),
+		)
+	})
+	serve(schemas.Runtime, func(s *rpc.Server) error {
+		return first(
+			handle(f, s, "artifacts_list", ask.ListArtifacts{}, func(q ask.ListArtifacts) (ask.Artifacts, error) {
+				return ask.Artifacts{Owner: q.Of, Artifacts: []ask.Artifact{}}, nil
+			}),
+			handle(f, s, "artifact_get", ask.GetArtifact{}, f.artifact),
 		)
 	})
 	serve(schemas.Webhooks, func(s *rpc.Server) error {

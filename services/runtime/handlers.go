@@ -100,8 +100,12 @@ func (s *Service) run(ctx context.Context, w *executor.Work, source string, now 
 	agent, _ := s.agents.Get(w.Tenant, string(w.Requested.Agent)) // one that is gone has no egress rule
 	host, err := newHost(ctx, s, w, agent.Runtime.Egress)
 	defer host.close()
-	if err != nil {
+	if executor.Later(err) {
 		return nil, err
+	}
+	if err != nil { // a rule that cannot be read: another try would not read it either
+		d := problem.DetailOf(err)
+		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}, nil
 	}
 	job := sandbox.Script{Source: source, Seed: seed(w.Admitted.Call), Now: now, Fetch: len(agent.Runtime.Egress) > 0}
 	for _, t := range visible.Tools {

@@ -1,12 +1,9 @@
 package runtime
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -17,41 +14,39 @@ import (
 	"github.com/execwarden/execwarden/libs/executor"
 	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
-	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
-	"github.com/execwarden/execwarden/schemas/script"
 	"github.com/execwarden/execwarden/services/runtime/internal/sandbox"
 )
 
 // host is what one script can reach: its agent's tools, as calls, and the hosts of its agent's egress rule.
 type host struct {
-	s   *Service
-	w   *executor.Work
-	way *egress.Client // nil: no fetch
+	s     *Service
+	w     *executor.Work
+	way   *egress.Client // nil: no fetch
+	rules []agent.Egress
 
 	live    func(call.News)
-	record  *record
+	order   *order
+	record  record
+	shelf   shelf
 	sending sync.WaitGroup // fetches under way that may change something
 
 	mu    sync.Mutex
+	made  map[int]int // fetches by each rule
+	pages int         // bytes of pages
 	taint []string
 	notes []string // what the model has to know of the script's calls, beyond what the script makes of them
 }
 
 func newHost(ctx context.Context, s *Service, w *executor.Work, rules []agent.Egress) (*host, error) {
-	h := &host{s: s, w: w, live: s.gate.News(w, time.Now)}
+	h := &host{s: s, w: w, made: map[int]int{}, live: s.gate.News(w, time.Now)}
 	var err error
-	if h.record, err = openRecord(ctx, s, w); err != nil || len(rules) == 0 {
+	if h.order, err = openOrder(ctx, s, w); err != nil {
 		return h, err
 	}
-	var list []egress.Rule
-	for _, r := range rules {
-		list = append(list, egress.Rule{Hosts: r.Hosts, Methods: r.Methods, AllowPrivate: r.Private})
-	}
-	h.way, err = egress.New(list...)
-	return h, err
+	return h, h.openWay(rules)
 }
 
 func (h *host) close() {
@@ -107,10 +102,10 @@ func (h *host) CallTool(ctx context.Context, c sandbox.Call) (json.RawMessage, e
 	if err != nil {
 		return nil, err
 	}
-	callID := h.record.nested(c.Seq)
+	callID := h.order.nested(c.Seq)
 	wake, forget := h.s.hints.wait(callID)
 	defer forget()
-	state, err := h.record.ask(c.Seq, c.Tool, permit.Digest(args))
+	state, err := h.order.ask(c.Seq, c.Tool, permit.Digest(args))
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +115,8 @@ func (h *host) CallTool(ctx context.Context, c sandbox.Call) (json.RawMessage, e
 			return nil, sandbox.Abort(err)
 		}
 	}
-	err = h.record.turn(ctx, answerID(callID), wake, func() error {
-		if state := h.record.state(callID); state.Held != nil && !state.Settled() {
+	err = h.order.turn(ctx, answerID(callID), wake, func() error {
+		if state := h.order.state(callID); state.Held != nil && !state.Settled() {
 			// A person may take days. The worker ends; the script is run again when they have decided. A fetch that
 			// changes something is let come to its end first: cut off, it would be one of unknown outcome.
 			h.sending.Wait()
@@ -132,8 +127,8 @@ func (h *host) CallTool(ctx context.Context, c sandbox.Call) (json.RawMessage, e
 	if err != nil {
 		return nil, err
 	}
-	state = h.record.state(callID)
-	if err := h.record.stands(state); err != nil {
+	state = h.order.state(callID)
+	if err := h.order.stands(state); err != nil {
 		return nil, err
 	}
 	h.noteEdit(&state)
@@ -144,22 +139,16 @@ func (h *host) CallTool(ctx context.Context, c sandbox.Call) (json.RawMessage, e
 const pollOutcome = 200 * time.Millisecond
 
 // Answered implements sandbox.Host.
-func (h *host) Answered(seq int) { h.record.gave(seq) }
+func (h *host) Answered(seq int) { h.order.gave(seq) }
 
 func (h *host) request(ctx context.Context, c id.Call, tool string, args json.RawMessage) error {
 	r := h.w.Requested
-	taint := slices.Clone(r.Taint)
-	for _, o := range h.taints() {
-		if !slices.Contains(taint, o) {
-			taint = append(taint, o)
-		}
-	}
 	_, err := h.s.deps.Log.Append(ctx, eventlog.Draft{
 		Tenant: h.w.Tenant, Key: string(r.Run), Run: r.Run, Actor: string(r.Agent), Correlation: h.w.Correlation,
 		ID: id.Derive[id.Event](string(h.w.Tenant), string(c), "requested"),
 		Event: call.Requested{
 			Call: c, Run: r.Run, Agent: r.Agent, Tool: tool, ArgsDigest: permit.Digest(args), Effect: string(c), Parent: r.Call,
-			NotAfter: time.Now().Add(h.s.cfg.CallLife).UTC(), Taint: taint, Hint: h.s.hints.subject(c), Body: call.Args{Args: args},
+			NotAfter: time.Now().Add(h.s.cfg.CallLife).UTC(), Taint: h.tainted(), Hint: h.s.hints.subject(c), Body: call.Args{Args: args},
 		},
 	})
 	return err
@@ -214,129 +203,6 @@ func plain(raw json.RawMessage) json.RawMessage {
 		return raw
 	}
 	return text
-}
-
-// Fetch implements sandbox.Host. Each fetch is recorded with where it went and what it brought, before the script sees
-// that; the page taints what the script makes. A script that is run again is answered from the record, and nothing is
-// fetched twice.
-func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, error) {
-	if h.way == nil {
-		return sandbox.Response{}, problem.New(problem.Denied, "the agent's egress rule allows no fetch")
-	}
-	req, err := http.NewRequestWithContext(ctx, f.Method, f.URL, bytes.NewReader(f.Body))
-	if err != nil {
-		return sandbox.Response{}, problem.New(problem.Invalid, "the URL or method of the fetch is not valid")
-	}
-	for _, field := range f.Header {
-		req.Header.Add(field.Name, field.Value)
-	}
-	digest := requestDigest(f)
-	was, sent, recorded, err := h.record.askFetch(f.Seq, digest)
-	if err != nil {
-		return sandbox.Response{}, err
-	}
-	if !recorded {
-		if was, err = h.fetch(ctx, req, f, digest, sent); err != nil {
-			return sandbox.Response{}, sandbox.Abort(err)
-		}
-	}
-	if err := h.record.turn(ctx, fetchAnswer(f.Seq), nil, func() error { return nil }); err != nil {
-		return sandbox.Response{}, err
-	}
-	if recorded {
-		if err := h.way.Allows(req); err != nil && was.Code == "" {
-			return sandbox.Response{}, err // the agent's rule was changed since
-		}
-	}
-	return h.brought(req, was)
-}
-
-// fetch makes a fetch and records it. Its error is one of the record; that of the fetch is in what it gives.
-func (h *host) fetch(ctx context.Context, req *http.Request, f sandbox.Request, digest string, sent bool) (script.Fetched, error) {
-	var answer sandbox.Response
-	var hops []egress.Hop
-	err := error(problem.New(problem.Unknown, "the %s was sent, and cut off before its answer was recorded; it is not sent again", f.Method))
-	if !sent {
-		if f.Method != http.MethodGet && f.Method != http.MethodHead && h.way.Allows(req) == nil {
-			h.sending.Add(1)
-			defer h.sending.Done()
-			// A crash after this makes the fetch one of unknown outcome: it may have been sent, and is not sent again.
-			if err := h.say(ctx, script.Fetching{Call: h.w.Admitted.Call, Run: h.w.Admitted.Run, Seq: f.Seq, Method: f.Method, Request: digest}); err != nil {
-				return script.Fetched{}, err
-			}
-		}
-		answer, hops, err = h.get(ctx, req)
-	}
-	record := script.Fetched{Call: h.w.Admitted.Call, Run: h.w.Admitted.Run, Seq: f.Seq, Method: f.Method, Request: digest, Status: answer.Status,
-		Bytes: len(answer.Body), Code: string(problem.CodeOf(err)), Body: script.Hops{Hops: []script.Hop{}}}
-	for _, hop := range hops {
-		record.Body.Hops = append(record.Body.Hops, script.Hop{URL: hop.URL, Address: hop.Addr, Status: hop.Status})
-	}
-	if len(hops) == 0 {
-		record.Body.Hops = append(record.Body.Hops, script.Hop{URL: f.URL})
-	}
-	if err != nil {
-		record.Body.Answer.Message = problem.DetailOf(err).Message
-	} else {
-		record.Body.Answer = script.Answer{URL: answer.URL, Body: answer.Body}
-		for _, field := range answer.Header {
-			record.Body.Answer.Header = append(record.Body.Answer.Header, script.Field(field))
-		}
-	}
-	// Recorded before the script sees the answer; one that could not be recorded is not given. A crash before this has
-	// a GET made again; a crash after it has the answer found here.
-	if err := h.say(ctx, record); err != nil {
-		return script.Fetched{}, err
-	}
-	return record, h.record.look(ctx)
-}
-
-// brought is what the script is given for a fetch.
-func (h *host) brought(req *http.Request, f script.Fetched) (sandbox.Response, error) {
-	answer := f.Body.Answer
-	if f.Code != "" {
-		return sandbox.Response{}, problem.New(problem.Code(f.Code), "%s", answer.Message)
-	}
-	h.addTaint("fetch:" + req.URL.Host)
-	out := sandbox.Response{Status: f.Status, StatusText: http.StatusText(f.Status), URL: answer.URL, Body: answer.Body}
-	for _, field := range answer.Header {
-		out.Header = append(out.Header, sandbox.Field(field))
-	}
-	return out, nil
-}
-
-// requestDigest is the SHA-256 of what a fetch asks for, in hex.
-func requestDigest(f sandbox.Request) string {
-	f.Seq = 0
-	raw, err := json.Marshal(f)
-	if err != nil {
-		return "" // strings and bytes always marshal
-	}
-	return permit.Digest(raw)
-}
-
-func (h *host) say(ctx context.Context, ev schemas.Event) error {
-	_, err := h.s.deps.Log.Append(ctx, eventlog.Draft{Event: ev, Tenant: h.w.Tenant, Key: string(h.w.Admitted.Run), Run: h.w.Admitted.Run, Actor: string(h.w.Requested.Agent), Correlation: h.w.Correlation})
-	return err
-}
-
-func (h *host) get(ctx context.Context, req *http.Request) (sandbox.Response, []egress.Hop, error) {
-	resp, hops, err := h.way.Do(ctx, req)
-	if err != nil {
-		return sandbox.Response{}, hops, err
-	}
-	defer resp.Body.Close()
-	out := sandbox.Response{Status: resp.StatusCode, StatusText: http.StatusText(resp.StatusCode), URL: resp.Request.URL.String()}
-	for name, values := range resp.Header {
-		for _, v := range values {
-			out.Header = append(out.Header, sandbox.Field{Name: name, Value: v})
-		}
-	}
-	slices.SortFunc(out.Header, func(a, b sandbox.Field) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
-	if out.Body, err = io.ReadAll(resp.Body); err != nil {
-		return sandbox.Response{}, hops, err
-	}
-	return out, hops, nil
 }
 
 // Log implements sandbox.Host. Lines are part of the result; whoever follows the run sees them as they come. A script

@@ -2,229 +2,82 @@ package runtime
 
 import (
 	"context"
-	"fmt"
-	"strconv"
+	"errors"
 	"sync"
-	"time"
 
-	"github.com/execwarden/execwarden/libs/calls"
-	"github.com/execwarden/execwarden/libs/executor"
-	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/schemas"
-	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/script"
-	"github.com/execwarden/execwarden/services/runtime/internal/sandbox"
 )
 
-// record is what the stream has of one script: what it asked for, and in which order that was answered. Answers reach
-// the script in stream order and never otherwise, in its first life as in every later one: so a script that is run
-// again over its record takes the path that it took.
+// record is what an earlier attempt at a script recorded of its fetches and searches, by their place in the script. It
+// is read when it is first asked for, without the pages that are kept apart.
 type record struct {
-	s *Service
-	w *executor.Work
-
 	mu       sync.Mutex
-	at       uint64 // of the last event that was read
-	begun    uint64 // the same when this life began: what is older was answered, or could have been, in an earlier one
-	calls    calls.Set
-	fetching map[int]script.Fetching
-	fetched  map[int]fetched
-	order    []answerID // in stream order
-	ordered  map[answerID]bool
-	asked    map[answerID]bool // by this life
-	given    int               // how many of order this life was given
-	moved    chan struct{}     // closed when order or given grows
-	movedAt  time.Time
+	read     bool
+	fetched  map[int]schemas.Envelope
+	fetching map[int]string // digests
+	searched map[int]schemas.Envelope
 }
 
-type fetched struct {
-	script.Fetched
-	seq uint64
-}
-
-// answerID names an answer: of a call by the call's id, of a fetch by its number.
-type answerID string
-
-func fetchAnswer(seq int) answerID { return answerID(strconv.Itoa(seq)) }
-
-func openRecord(ctx context.Context, s *Service, w *executor.Work) (*record, error) {
-	r := &record{s: s, w: w, at: w.Admitted.Requested - 1, calls: calls.Set{}, fetching: map[int]script.Fetching{}, fetched: map[int]fetched{},
-		ordered: map[answerID]bool{}, asked: map[answerID]bool{}, moved: make(chan struct{}), movedAt: time.Now()}
-	err := r.look(ctx)
-	r.begun = r.at
-	return r, err
-}
-
-// nested is the id of the script's call with a number: a script that is run again asks for the same call.
-func (r *record) nested(seq int) id.Call {
-	return id.Derive[id.Call](string(r.w.Admitted.Call), strconv.Itoa(seq))
-}
-
-// look reads on.
-func (r *record) look(ctx context.Context) error {
+// earlier gives what is recorded of the script.
+func (h *host) earlier(ctx context.Context) (*record, error) {
+	r := &h.record
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for e, err := range r.s.deps.Log.Read(ctx, schemas.Activity, schemas.OfRun(r.w.Tenant, r.w.Admitted.Run), r.at+1) {
+	if r.read {
+		return r, nil
+	}
+	r.fetched, r.fetching, r.searched = map[int]schemas.Envelope{}, map[int]string{}, map[int]schemas.Envelope{}
+	filter := schemas.SubjectOf(h.w.Tenant, script.Started{}.Kind(), string(h.w.Admitted.Run), "").Filter()
+	for e, err := range h.s.deps.Log.ReadApart(ctx, schemas.Activity, filter, h.w.Admitted.Requested) {
 		if err != nil {
-			return err
+			return nil, err
 		}
-		r.at = e.Seq
 		ev, err := e.Envelope.Decode()
-		if err != nil {
+		if errors.Is(err, schemas.ErrUnknownKind) {
 			continue
 		}
-		switch ev := ev.(type) {
+		if err != nil {
+			return nil, err
+		}
+		switch ev := ev.(type) { // of two at one place, the first counts
 		case script.Fetching:
-			if _, twice := r.fetching[ev.Seq]; ev.Call == r.w.Admitted.Call && !twice {
-				r.fetching[ev.Seq] = ev
+			if _, ok := r.fetching[ev.Seq]; !ok && ev.Call == h.w.Admitted.Call {
+				r.fetching[ev.Seq] = ev.Digest
 			}
 		case script.Fetched:
-			if _, twice := r.fetched[ev.Seq]; ev.Call == r.w.Admitted.Call && !twice {
-				r.fetched[ev.Seq] = fetched{ev, e.Seq}
-				r.answered(fetchAnswer(ev.Seq))
-			}
-		default:
-			r.calls.Apply(e.Seq, ev)
-			if state := r.calls[calls.Of(ev)]; state != nil && state.Outcome != nil && state.Requested != nil && state.Requested.Parent == r.w.Admitted.Call {
-				r.answered(answerID(calls.Of(ev)))
-			}
+			keepFirst(r.fetched, ev.Seq, e.Envelope, ev.Call == h.w.Admitted.Call)
+		case script.Searched:
+			keepFirst(r.searched, ev.Seq, e.Envelope, ev.Call == h.w.Admitted.Call)
 		}
 	}
-	return nil
+	r.read = true
+	return r, nil
 }
 
-// answered puts an answer behind those before it. The caller holds mu.
-func (r *record) answered(a answerID) {
-	if !r.ordered[a] {
-		r.ordered[a] = true
-		r.order = append(r.order, a)
-		r.move()
-	}
-}
-
-func (r *record) move() {
-	close(r.moved)
-	r.moved, r.movedAt = make(chan struct{}), time.Now()
-}
-
-// gave hears that an answer reached the worker.
-func (r *record) gave(seq int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.given < len(r.order) && (r.order[r.given] == fetchAnswer(seq) || r.order[r.given] == answerID(r.nested(seq))) {
-		r.given++
-		r.move()
+func keepFirst(in map[int]schemas.Envelope, seq int, e schemas.Envelope, own bool) {
+	if _, ok := in[seq]; !ok && own {
+		in[seq] = e
 	}
 }
 
-// ask notes that the script asks for a call, and gives what is recorded of that. Problems: a divergence.
-func (r *record) ask(seq int, tool, digest string) (calls.State, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	state := r.calls[r.nested(seq)]
-	if _, other := r.fetched[seq]; other {
-		return calls.State{}, diverged("request %d was a fetch before, and is a call of %s now", seq, tool)
+// restored reads a recorded event with its body.
+func restored[T schemas.Event](ctx context.Context, log *eventlog.Log, e schemas.Envelope) (ev T, err error) {
+	if e, err = log.Restored(ctx, e); err != nil {
+		return ev, err
 	}
-	r.asked[answerID(r.nested(seq))] = true
-	if state == nil || state.Requested == nil {
-		return calls.State{}, nil
+	any, err := e.Decode()
+	if err != nil {
+		return ev, err
 	}
-	if state.Requested.Tool != tool || state.Requested.ArgsDigest != digest {
-		return calls.State{}, diverged("request %d was a call of %s before, and is one of %s with %s arguments now", seq, state.Requested.Tool, tool, other(state.Requested.ArgsDigest == digest))
-	}
-	return *state, nil
+	ev, _ = any.(T) // its kind was seen
+	return ev, nil
 }
 
-func other(same bool) string {
-	if same {
-		return "the same"
-	}
-	return "other"
-}
-
-// askFetch is ask for a fetch: sent says that it may have been sent before, recorded that its answer is known.
-func (r *record) askFetch(seq int, request string) (was script.Fetched, sent, recorded bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if state := r.calls[r.nested(seq)]; state != nil && state.Requested != nil {
-		return was, false, false, diverged("request %d was a call of %s before, and is a fetch now", seq, state.Requested.Tool)
-	}
-	f, recorded := r.fetched[seq]
-	before, sent := r.fetching[seq]
-	if recorded && f.Request != request || sent && before.Request != request {
-		return was, false, false, diverged("request %d was another fetch before", seq)
-	}
-	r.asked[fetchAnswer(seq)] = true
-	return f.Fetched, sent, recorded, nil
-}
-
-// diverged ends a script whose record is another one's. What it did so far is in the record; it does nothing more.
-func diverged(format string, args ...any) error {
-	return sandbox.Abort(&sandbox.ScriptError{Code: sandbox.CodeDivergence, Message: "the script was run again over what is recorded of it, and went another way: " +
-		fmt.Sprintf(format, args...) + ". What it did before stays done; nothing more was. Look at its calls, then run a new script for what is left"})
-}
-
-// strayAfter is how long an answer that comes first in the record may wait for the script to ask for it, while others
-// wait for it. Only a script that a timer holds up takes any time.
-const strayAfter = time.Minute
-
-// turn waits until an answer is next, wherever it comes from: wake says that it is worth to look. It gives up when
-// waiting says why.
-func (r *record) turn(ctx context.Context, a answerID, wake <-chan struct{}, waiting func() error) error {
-	poll := time.NewTicker(pollOutcome)
-	defer poll.Stop()
-	for {
-		r.mu.Lock()
-		next, moved := r.given < len(r.order) && r.order[r.given] == a, r.moved
-		stray := r.given < len(r.order) && !r.asked[r.order[r.given]] && time.Since(r.movedAt) > strayAfter
-		known := r.ordered[a]
-		r.mu.Unlock()
-		switch {
-		case next:
-			return nil
-		case stray:
-			return diverged("it does not ask for what it was answered first")
-		case !known:
-			if err := waiting(); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-moved:
-			continue
-		case <-wake:
-		case <-poll.C:
-			if known {
-				continue // others come first, and whoever waits for them looks
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if err := r.look(ctx); err != nil {
-			return sandbox.Abort(err)
-		}
-	}
-}
-
-// state is a call as far as it was read.
-func (r *record) state(c id.Call) calls.State {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s := r.calls[c]; s != nil {
-		return *s
-	}
-	return calls.State{}
-}
-
-// stands says whether what was answered in an earlier life may be answered again: not when what it rested on is no
-// more.
-func (r *record) stands(state calls.State) error {
-	if state.Admitted == nil || state.OutcomeSeq > r.begun {
-		return nil // decided in this life, or the outcome is that it was not allowed
-	}
-	if _, done := state.Outcome.(call.Finished); done && !r.s.gate.Stands(r.w.Tenant, *state.Admitted) {
-		return problem.New(problem.Denied, "the grant or the connection of this call is gone since it was made; what it answered is not given again")
-	}
-	return nil
+// draft is an event of the script. Its id follows from the place in the script, so that it is recorded once.
+func (h *host) draft(ev schemas.Event, seq string) eventlog.Draft {
+	return eventlog.Draft{Event: ev, Tenant: h.w.Tenant, Key: string(h.w.Admitted.Run), Run: h.w.Admitted.Run, Actor: string(h.w.Requested.Agent),
+		Correlation: h.w.Correlation, ID: id.Derive[id.Event](string(h.w.Tenant), string(h.w.Admitted.Call), ev.Kind(), seq)}
 }

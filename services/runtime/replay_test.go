@@ -177,7 +177,7 @@ func TestReplayDivergence(t *testing.T) {
 			h := start(t, false)
 			r := recorded
 			r.Call, r.Run, r.Agent, r.Parent, r.ArgsDigest = id.Derive[id.Call]("call_js", "1"), run1, "agt_a", "call_js", permit.Digest(recorded.Body.Args)
-			h.admitAfter("call_js", source(`try { await tools.tickets.find({i: 1}) } catch {} await tools.tickets.close({i: 3})`), func() {
+			h.admitAfter(run1, "call_js", source(`try { await tools.tickets.find({i: 1}) } catch {} await tools.tickets.close({i: 3})`), func() {
 				h.Say(schemas.Runtime, eventlog.Draft{Key: string(run1), Run: run1, Event: r})
 			})
 			f, result := h.outcome("call_js")
@@ -270,11 +270,11 @@ func TestReplayOfAFetchThatWasCutOff(t *testing.T) {
 			src := fmt.Sprintf(`try { return await (await fetch(%q, {method: "POST", body: "x"})).text() } catch (e) { return e.code }`, page.URL+"/")
 			h.admit("call_first", source(src))
 			first, _ := servicekit.Await[script.Fetched](h.Kit, 1, nil) // as such a fetch is recorded
-			h.admitAfter("call_js", source(src), func() {
-				h.Say(schemas.Runtime, eventlog.Draft{Key: string(run1), Event: script.Fetching{Call: "call_js", Run: run1, Seq: 1, Method: "POST", Request: first.Request}})
+			h.admitAfter(run1, "call_js", source(src), func() {
+				h.Say(schemas.Runtime, eventlog.Draft{Key: string(run1), Event: script.Fetching{Call: "call_js", Run: run1, Seq: 1, Method: "POST", Digest: first.Digest}})
 				if recorded {
-					h.Say(schemas.Runtime, eventlog.Draft{Key: string(run1), Event: script.Fetched{Call: "call_js", Run: run1, Seq: 1, Method: "POST", Request: first.Request, Status: 200,
-						Body: script.Hops{Hops: []script.Hop{}, Answer: script.Answer{URL: page.URL + "/", Body: []byte("done")}}}})
+					h.Say(schemas.Runtime, eventlog.Draft{Key: string(run1), Event: script.Fetched{Call: "call_js", Run: run1, Seq: 1, Method: "POST", Digest: first.Digest, Status: 200,
+						Body: script.Hops{Hops: []script.Hop{}, Answer: &script.Answer{URL: page.URL + "/", Body: []byte("done")}}}})
 				}
 			})
 			want := `"value":"unknown_outcome"`

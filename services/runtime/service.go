@@ -1,17 +1,21 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/execwarden/execwarden/libs/barrier"
 	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/egress"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/executor"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/services/runtime/internal/sandbox"
@@ -19,10 +23,20 @@ import (
 
 // Config is the runtime's own settings.
 type Config struct {
-	WorkerPath   string        `name:"worker_path" help:"the jsworker program"`
-	WorkerDigest string        `name:"worker_digest" help:"SHA-256 of the jsworker program in hex; empty: not checked"`
-	AllowWeak    bool          `name:"allow_weak_sandbox" default:"false" help:"run scripts even where workers cannot be isolated; for development only"`
-	CallLife     time.Duration `name:"call_life" default:"1m" help:"how old a script's tool call may be when the broker first sees it"`
+	WorkerPath     string        `name:"worker_path" help:"the jsworker program"`
+	WorkerDigest   string        `name:"worker_digest" help:"SHA-256 of the jsworker program in hex; empty: not checked"`
+	AllowWeak      bool          `name:"allow_weak_sandbox" default:"false" help:"run scripts even where workers cannot be isolated; for development only"`
+	FetchDeny      string        `name:"fetch_deny" help:"what no script may fetch whatever its agent's rule says, such as this deployment's own API: hosts, addresses and ranges, separated by commas"`
+	ArtifactBytes  int           `name:"artifact_bytes" default:"1048576" help:"size of one artifact of a session, at most 4 MiB"`
+	ArtifactsBytes int           `name:"artifacts_bytes" default:"16777216" help:"size of all artifacts of a session together"`
+	Artifacts      int           `name:"artifacts" default:"100" help:"how many artifacts a session keeps"`
+	CallLife       time.Duration `name:"call_life" default:"1m" help:"how old a script's tool call may be when the broker first sees it"`
+}
+
+// withDefaults fills the sizes of artifacts, for who makes a Config without boot.
+func (c Config) withDefaults() Config {
+	c.ArtifactBytes, c.ArtifactsBytes, c.Artifacts = cmp.Or(c.ArtifactBytes, 1<<20), cmp.Or(c.ArtifactsBytes, 16<<20), cmp.Or(c.Artifacts, 100)
+	return c
 }
 
 func (c Config) validate() error {
@@ -31,8 +45,18 @@ func (c Config) validate() error {
 		return problem.New(problem.Invalid, "worker_path is required")
 	case c.CallLife < time.Second || c.CallLife > time.Hour:
 		return problem.New(problem.Invalid, "call_life %s is outside [1s, 1h]", c.CallLife)
+	case c.ArtifactBytes < 1 || c.ArtifactBytes > 4<<20 || c.ArtifactsBytes < 1 || c.Artifacts < 1:
+		return problem.New(problem.Invalid, "artifact_bytes %d is outside [1, 4 MiB], or artifacts_bytes %d or artifacts %d is below 1", c.ArtifactBytes, c.ArtifactsBytes, c.Artifacts)
+	}
+	if _, err := egress.New(egress.Rule{Hosts: []string{"*"}, Deny: c.denied()}); err != nil {
+		return problem.Wrap(err, problem.Invalid, "fetch_deny: %s", problem.DetailOf(err).Message)
 	}
 	return nil
+}
+
+// denied lists what is in FetchDeny.
+func (c Config) denied() []string {
+	return strings.FieldsFunc(c.FetchDeny, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // Service is the lightweight runtime.
@@ -50,6 +74,7 @@ type Service struct {
 
 // New makes the service.
 func New(cfg Config, deps boot.Deps) (*Service, error) {
+	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -67,7 +92,8 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	if err = s.gate.OpenClaims(ctx); err != nil {
 		return err
 	}
-	if s.pool, err = sandbox.New(ctx, sandbox.Config{WorkerPath: s.cfg.WorkerPath, WorkerDigest: s.cfg.WorkerDigest, AllowWeak: s.cfg.AllowWeak}, s.log); err != nil {
+	if s.pool, err = sandbox.New(ctx, sandbox.Config{WorkerPath: s.cfg.WorkerPath, WorkerDigest: s.cfg.WorkerDigest, AllowWeak: s.cfg.AllowWeak,
+		Limits: sandbox.Limits{Artifact: s.cfg.ArtifactBytes}}, s.log); err != nil {
 		return err
 	}
 	defer s.pool.Close()
@@ -90,7 +116,11 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		return err
 	}
 	router.Hear("runtime_admitted", s.onAdmitted)
-	questions, err := s.deps.Answer(barrier.Answer(s.view))
+	questions, err := s.deps.Answer(
+		rpc.On("artifacts_list", s.listArtifacts),
+		rpc.On("artifact_get", s.getArtifact),
+		barrier.Answer(s.view),
+	)
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -36,8 +35,6 @@ import (
 	"github.com/execwarden/execwarden/services/runtime/workerkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 const run1 = id.Run("run_1")
 
 // house is a runtime on a real bus, with the test as its broker.
@@ -50,6 +47,8 @@ type house struct {
 	stop   func()
 	worker string
 	deps   boot.Deps // of the service that runs
+	change func(*runtime.Config)
+	n      int // scripts that value ran
 }
 
 func start(t *testing.T, egress bool) *house {
@@ -79,8 +78,12 @@ func start(t *testing.T, egress bool) *house {
 
 func (h *house) run() {
 	h.t.Helper()
+	cfg := runtime.Config{WorkerPath: h.worker, AllowWeak: true, CallLife: time.Minute}
+	if h.change != nil {
+		h.change(&cfg)
+	}
 	h.deps = h.Deps(schemas.Runtime)
-	s, err := runtime.New(runtime.Config{WorkerPath: h.worker, AllowWeak: true, CallLife: time.Minute}, h.deps)
+	s, err := runtime.New(cfg, h.deps)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -90,28 +93,36 @@ func (h *house) run() {
 // admit asks for a script and admits it.
 func (h *house) admit(c id.Call, args string) (admission eventlog.Draft) {
 	h.t.Helper()
-	return h.admitAfter(c, args, func() {})
+	return h.admitAfter(run1, c, args, func() {})
 }
 
+// admitIn is admit in another run.
+func (h *house) admitIn(r id.Run, c id.Call, js string) {
+	h.t.Helper()
+	h.admitAfter(r, c, source(js), func() {})
+}
+
+func (h *house) gateway() *bus.Conn { return h.Conn(h.t, string(schemas.Gateway)) }
+
 // admitAfter is admit of a script of which something is on record already.
-func (h *house) admitAfter(c id.Call, args string, recorded func()) (admission eventlog.Draft) {
+func (h *house) admitAfter(r id.Run, c id.Call, args string, recorded func()) (admission eventlog.Draft) {
 	h.t.Helper()
 	canonical, err := permit.CanonicalArgs(json.RawMessage(args))
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	control := h.Events(schemas.Control)
-	seq := h.Say(schemas.Agentloop, eventlog.Draft{Key: string(run1), Run: run1, Event: call.Requested{Call: c, Run: run1, Agent: "agt_a", Tool: "runtime.run_javascript",
+	seq := h.Say(schemas.Agentloop, eventlog.Draft{Key: string(r), Run: r, Event: call.Requested{Call: c, Run: r, Agent: "agt_a", Tool: "runtime.run_javascript",
 		ArgsDigest: permit.Digest(canonical), Effect: string(c), Taint: []string{"hook_a"}, Body: call.Args{Args: canonical}}})
 	recorded()
 	now := time.Now().UTC()
 	last := control[len(control)-1].Seq
-	text, err := h.signer.Sign(permit.Claims{Audience: call.Script, Tenant: servicekit.Tenant, Run: run1, Call: c, Tool: "runtime.run_javascript", ArgsDigest: permit.Digest(canonical),
+	text, err := h.signer.Sign(permit.Claims{Audience: call.Script, Tenant: servicekit.Tenant, Run: r, Call: c, Tool: "runtime.run_javascript", ArgsDigest: permit.Digest(canonical),
 		Grant: "grt_js", Requested: seq, Control: last, IssuedAt: now, ExpiresAt: now.Add(10 * time.Minute)})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	d := eventlog.Draft{Key: string(run1), Route: call.Script, Event: call.Admitted{Call: c, Run: run1, Tool: "runtime.run_javascript", Route: call.Script, Grant: "grt_js",
+	d := eventlog.Draft{Key: string(r), Route: call.Script, Event: call.Admitted{Call: c, Run: r, Tool: "runtime.run_javascript", Route: call.Script, Grant: "grt_js",
 		Requested: seq, Control: last, Permit: text}}
 	h.Say(schemas.Toolbroker, d)
 	return d
@@ -130,6 +141,23 @@ func (h *house) nested(n int) call.Requested {
 	h.t.Helper()
 	r, _ := servicekit.Await[call.Requested](h.Kit, n, func(r call.Requested) bool { return r.Parent != "" })
 	return r
+}
+
+// letsGo waits until a script that waits for a person has left its worker.
+func (h *house) letsGo(c id.Call) {
+	h.t.Helper()
+	buskit.Eventually(h.t, "the script lets go of its claim", func() bool {
+		kv, err := h.Boot.JS.KeyValue(h.t.Context(), "claims")
+		if err != nil {
+			return false
+		}
+		entry, err := kv.Get(h.t.Context(), "tnt_a."+string(c))
+		if err != nil {
+			return false
+		}
+		var claim struct{ Deadline time.Time }
+		return json.Unmarshal(entry.Value(), &claim) == nil && time.Now().After(claim.Deadline)
+	})
 }
 
 // finish ends a nested call.

@@ -30,6 +30,8 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("login_finish", s.finishLogin),
 		rpc.On("tools_visible", s.visibleTools),
 		rpc.On("package_import", s.importPackage),
+		rpc.On("tools_search", s.searchTools),
+		rpc.On("tool_describe", s.describeTool),
 		rpc.On("types_show", s.showTypes),
 		rpc.On("access_show", s.showAccess),
 		rpc.On("grant_simulate", s.simulateGrant),

@@ -52,5 +52,11 @@ func (echo) CallTool(_ context.Context, c sandbox.Call) (json.RawMessage, error)
 func (echo) Fetch(context.Context, sandbox.Request) (sandbox.Response, error) {
 	return sandbox.Response{}, problem.New(problem.Denied, "a measurement fetches nothing")
 }
+func (echo) SearchTools(context.Context, sandbox.Search) (json.RawMessage, error) {
+	return json.RawMessage("[]"), nil
+}
+func (echo) Artifact(context.Context, sandbox.Artifact) (sandbox.Kept, error) {
+	return sandbox.Kept{Value: json.RawMessage("null")}, nil
+}
 func (echo) Answered(int)       {}
 func (echo) Log(string, string) {}

@@ -96,6 +96,8 @@ func (a *API) routes() []route {
 		{"POST /v1/runs", member.Role.MayConfigure, answer(a.startRun), 0},
 		{"GET /v1/runs/{id}/timeline", anyRole, answer(a.timeline), 0},
 		{"POST /v1/runs/{id}/cancel", member.Role.MayApprove, answer(a.cancelRun), 0},
+		{"GET /v1/sessions/{id}/artifacts", anyRole, answer(a.artifacts), 0},
+		{"GET /v1/sessions/{id}/artifacts/{name}", anyRole, a.artifact, 0},
 		{"GET /v1/approvals", anyRole, answer(a.approvals), 0},
 		{"GET /v1/approvals/{id}", anyRole, answer(a.approval), 0},
 		{"POST /v1/approvals/{id}/edit", member.Role.MayApprove, answer(a.editApproval), 0},

@@ -6,6 +6,7 @@ import (
 	"github.com/execwarden/execwarden/libs/sentence"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/artifact"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/run"
@@ -86,10 +87,14 @@ func words(ev schemas.Event) (text, tone string) {
 		return text, plain
 	case script.Started:
 		return sentence.Started(e), plain
-	case script.Fetching:
-		return sentence.Fetching(e), plain
 	case script.Fetched:
 		return sentence.Fetched(e), plain
+	case script.Fetching, script.Searched, artifact.Kept, artifact.Removed, artifact.Refused:
+		text, well := sentence.Scripted(e)
+		if !well {
+			return text, bad
+		}
+		return text, plain
 	}
 	return "", plain
 }

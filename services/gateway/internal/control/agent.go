@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/execwarden/execwarden/libs/egress"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/agent"
 )
@@ -43,7 +44,14 @@ func CheckAgent(a agent.Defined) error {
 		if len(e.Hosts) == 0 || slices.Contains(e.Hosts, "") {
 			return invalid("an egress rule names the hosts that it is for")
 		}
+		if !e.Capped() {
+			return invalid("an egress rule's caps are from 0, the default, to response_bytes %d, request_bytes %d, timeout_ms %d, fetches %d",
+				agent.MaxResponseBytes, agent.MaxRequestBytes, agent.MaxTimeoutMS, agent.MaxFetches)
+		}
 		if err := checkPrivate(e.Private); err != nil {
+			return err
+		}
+		if _, err := egress.New(egress.Rule{Hosts: e.Hosts, Methods: e.Methods, AllowPrivate: e.Private}); err != nil {
 			return err
 		}
 	}

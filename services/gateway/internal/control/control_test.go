@@ -101,13 +101,18 @@ func TestAgentDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*agent.Defined){
-		"no hosting":         func(a *agent.Defined) { a.Hosting = "" },
-		"no model":           func(a *agent.Defined) { a.Model = agent.Model{} },
-		"file URL":           func(a *agent.Defined) { a.Model.URL = "file:///etc/passwd" },
-		"no name":            func(a *agent.Defined) { a.Model.Name = "" },
-		"private name":       func(a *agent.Defined) { a.Model.Private = []string{"internal:80"} },
-		"negative budget":    func(a *agent.Defined) { a.Budgets.Steps = -1 },
-		"egress to nowhere":  func(a *agent.Defined) { a.Runtime.Egress = []agent.Egress{{}} },
+		"no hosting":        func(a *agent.Defined) { a.Hosting = "" },
+		"no model":          func(a *agent.Defined) { a.Model = agent.Model{} },
+		"file URL":          func(a *agent.Defined) { a.Model.URL = "file:///etc/passwd" },
+		"no name":           func(a *agent.Defined) { a.Model.Name = "" },
+		"private name":      func(a *agent.Defined) { a.Model.Private = []string{"internal:80"} },
+		"negative budget":   func(a *agent.Defined) { a.Budgets.Steps = -1 },
+		"egress to nowhere": func(a *agent.Defined) { a.Runtime.Egress = []agent.Egress{{}} },
+		"egress to no host": func(a *agent.Defined) { a.Runtime.Egress = []agent.Egress{{Hosts: []string{"https://a"}}} },
+		"a cap that is raised": func(a *agent.Defined) {
+			a.Runtime.Egress = []agent.Egress{{Hosts: []string{"a"}, ResponseBytes: 6 << 20}}
+		},
+		"a negative cap":     func(a *agent.Defined) { a.Runtime.Egress = []agent.Egress{{Hosts: []string{"a"}, Fetches: -1}} },
 		"external and model": func(a *agent.Defined) { a.Hosting = agent.External },
 	} {
 		a := good

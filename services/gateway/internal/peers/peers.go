@@ -142,6 +142,20 @@ func (p *Peers) ShowTypes(ctx context.Context, who auth.Identity, q ask.ShowType
 	return rpc.Ask[ask.Types](ctx, p.conn, schemas.Toolbroker, "types_show", who.Caller(), q)
 }
 
+// Artifacts asks the runtime what a session keeps.
+func (p *Peers) Artifacts(ctx context.Context, who auth.Identity, q ask.ListArtifacts) (ask.Artifacts, error) {
+	return rpc.Ask[ask.Artifacts](ctx, p.conn, schemas.Runtime, "artifacts_list", who.Caller(), q)
+}
+
+// Artifact asks the runtime for a kept value, and reads one that is too large for an answer where the runtime put it.
+func (p *Peers) Artifact(ctx context.Context, who auth.Identity, q ask.GetArtifact) (ask.GotArtifact, error) {
+	got, err := rpc.Ask[ask.GotArtifact](ctx, p.conn, schemas.Runtime, "artifact_get", who.Caller(), q)
+	if err == nil && got.Upload != "" {
+		got.Value, err = p.log.GetUpload(ctx, who.Tenant, got.Upload)
+	}
+	return got, err
+}
+
 // DefineTarget asks approvals.
 func (p *Peers) DefineTarget(ctx context.Context, who auth.Identity, q ask.DefineTarget) (ask.DefinedTarget, error) {
 	a, err := rpc.Ask[ask.DefinedTarget](ctx, p.conn, schemas.Approvals, "target_define", who.Caller(), q)

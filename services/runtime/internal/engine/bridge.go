@@ -20,7 +20,8 @@ import (
 func (m *machine) host() goja.Value {
 	o := m.vm.NewObject()
 	for name, f := range map[string]func(goja.FunctionCall) goja.Value{
-		"call": m.hostCall, "fetch": m.hostFetch, "log": m.hostLog, "done": m.hostDone, "fail": m.hostFail,
+		"call": m.hostCall, "fetch": m.hostFetch, "text": m.hostText, "markdown": m.hostMarkdown, "plain": m.hostPlain, "notJSON": m.hostNotJSON,
+		"search": m.hostSearch, "artifact": m.hostArtifact, "log": m.hostLog, "done": m.hostDone, "fail": m.hostFail,
 		"timer": m.hostTimer, "clear": m.hostClear, "elapsed": m.hostElapsed,
 		"reserve": m.hostReserve, "pattern": m.hostPattern,
 		"encode": m.hostEncode, "decode": m.hostDecode, "copy": m.hostCopy, "btoa": m.hostBtoa, "atob": m.hostAtob,
@@ -114,6 +115,9 @@ func (m *machine) answer(reply wire.Reply) *wire.Fail {
 				return failed
 			}
 			_, err = w.resolve(goja.Undefined(), m.vm.ToValue(string(meta)), m.vm.ToValue(m.vm.NewArrayBuffer(body)))
+		case reply.Kept != nil:
+			k := reply.Kept
+			_, err = w.resolve(goja.Undefined(), m.vm.ToValue(string(k.Value)), m.vm.ToValue(k.Type), m.vm.ToValue(m.vm.NewArrayBuffer(k.Body)))
 		default:
 			_, err = w.resolve(goja.Undefined(), m.vm.ToValue(string(reply.Value)))
 		}

@@ -31,6 +31,8 @@ type machine struct {
 	seq      int            // the last request's number
 	calls    int            // tool calls issued
 	fetches  int            // fetches issued
+	searches int            // searches issued
+	keeps    int            // operations on artifacts issued
 	open     map[int]waiter // requests without a reply
 	clock    clock
 	logged   int // bytes of console lines

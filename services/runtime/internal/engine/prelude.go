@@ -23,7 +23,7 @@ func (m *machine) loadPreludes() error {
 		return err
 	}
 	var last goja.Value
-	for _, name := range []string{"harden", "timers", "console", "encoding", "url", "clone", "fetch", "tools", "start"} {
+	for _, name := range []string{"harden", "timers", "console", "encoding", "url", "clone", "fetch", "tools", "artifacts", "start"} {
 		if last, err = m.prelude(name, host, core); err != nil {
 			return err
 		}

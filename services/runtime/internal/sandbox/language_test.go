@@ -37,7 +37,7 @@ func TestLanguage(t *testing.T) {
 		{"for await", `async function* g() { yield 1; yield 2 } let s = 0; for await (const x of g()) s += x; return s`, `3`},
 		{"optional", `const o = null; return o?.a?.b ?? 'none'`, `"none"`},
 		{"sloppy", `x = 1; return x`, `1`},
-		{"tools are callable at the root", `return tools.search({q: 'x'})`, `{"q":"x"}`},
+		{"tools are callable at the root", `return tools.lone({q: 'x'})`, `{"q":"x"}`},
 		{"tools by brackets", `return tools['a']['b']({x: 2})`, `{"x":2}`},
 		{"no arguments", `return tools.a.b()`, `{}`},
 		{"awaiting tools calls nothing", `await tools; await tools.a; return [typeof tools, typeof tools.a, typeof tools.a.b, String(tools.then)]`, `["object","function","function","undefined"]`},

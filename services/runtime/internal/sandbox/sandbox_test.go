@@ -39,6 +39,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 type fakeHost struct {
 	tool  func(context.Context, Call) (json.RawMessage, error)
 	fetch func(context.Context, Request) (Response, error)
+	kept  Kept
 
 	mu      sync.Mutex
 	calls   []Call
@@ -81,7 +82,7 @@ func (h *fakeHost) Log(level, line string) {
 }
 
 func script(source string) Script {
-	return Script{Source: source, Seed: 7, Now: time.UnixMilli(1_700_000_000_000), Tools: []string{"a.b", "gh.list", "search"}, Fetch: true}
+	return Script{Source: source, Seed: 7, Now: time.UnixMilli(1_700_000_000_000), Tools: []string{"a.b", "gh.list", "lone"}, Fetch: true}
 }
 
 func bigAnswer(context.Context, Call) (json.RawMessage, error) {

@@ -29,12 +29,15 @@ type Script struct {
 	Limits Limits
 }
 
-// Host answers a running script. CallTool and Fetch run concurrently, in goroutines of their own; they must return
+// Host answers a running script. CallTool, Fetch and SearchTools run concurrently, Artifact one at a time, in goroutines of their own; they must return
 // soon after their context ends, because Run waits for them. Their errors reach the script by problem code and
 // message, never by cause.
 type Host interface {
 	CallTool(ctx context.Context, call Call) (json.RawMessage, error)
 	Fetch(ctx context.Context, request Request) (Response, error)
+	// SearchTools gives JSON: a list of tools, or what there is to know of one.
+	SearchTools(ctx context.Context, query Search) (json.RawMessage, error)
+	Artifact(ctx context.Context, operation Artifact) (Kept, error)
 	// Answered hears that the answer to a call or a fetch was written to the worker. The script gets answers in the
 	// order in which they are written, and what it does next may depend on that order.
 	Answered(seq int)
@@ -43,7 +46,7 @@ type Host interface {
 }
 
 type (
-	// Call is one tool call. Seq counts calls and fetches together, from 1, in the order in which the script issued
+	// Call is one tool call. Seq counts all of a script's requests together, from 1, in the order in which the script issued
 	// them, which is the same on every run.
 	Call = wire.Call
 	// Request is one fetch.
@@ -83,7 +86,7 @@ type Stats struct {
 	Heap int64
 }
 
-// The codes of a ScriptError. Besides these, an uncaught ToolError or FetchError keeps its own code.
+// The codes of a ScriptError. Besides these, an uncaught ToolError, FetchError or ArtifactError keeps its own code.
 const (
 	CodeSyntax         = "syntax_error"
 	CodeUnsupported    = "unsupported_syntax"

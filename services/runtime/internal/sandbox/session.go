@@ -30,6 +30,9 @@ type session struct {
 	seq    int
 	open   int // requests without a reply
 	logged int
+	kept   int           // operations on artifacts
+	sought int           // searches
+	before chan struct{} // closed when the last operation on artifacts is over
 	wall   *stopwatch
 
 	heard   chan heard
@@ -163,6 +166,10 @@ func (s *session) allowed(k wire.Kind) int {
 		return s.limits.Args + envelope
 	case wire.KindFetch:
 		return s.limits.Request*4/3 + 128<<10 // base64, and headers
+	case wire.KindSearch:
+		return 6*maxSearch + envelope
+	case wire.KindArtifact:
+		return s.limits.Artifact*4/3 + envelope
 	case wire.KindLog:
 		return 6*s.limits.Logs + envelope // escaped
 	case wire.KindDone:
@@ -180,6 +187,10 @@ func (s *session) hear(ctx context.Context, h heard) (done bool, err error) {
 		err = s.onCall(ctx, h.body)
 	case wire.KindFetch:
 		err = s.onFetch(ctx, h.body)
+	case wire.KindSearch:
+		err = s.onSearch(ctx, h.body)
+	case wire.KindArtifact:
+		err = s.onArtifact(ctx, h.body)
 	case wire.KindLog:
 		err = s.onLog(h.body)
 	case wire.KindDone:
@@ -243,15 +254,15 @@ func (s *session) onFetch(ctx context.Context, body []byte) error {
 	return s.request(ctx, request.Seq, func() (wire.Reply, error) {
 		response, err := s.host.Fetch(ctx, request)
 		if err != nil {
+			if _, end := aborted(err); end {
+				return wire.Reply{}, err
+			}
 			p := problemOf(err)
 			switch problem.CodeOf(err) {
 			case problem.Denied:
 				p.Code = CodeFetchBlocked
 			case problem.TooLarge:
 				p.Code = CodeFetchTooLarge
-			}
-			if _, end := aborted(err); end {
-				return wire.Reply{}, err
 			}
 			return wire.Reply{Problem: p}, nil
 		}
@@ -265,6 +276,11 @@ func (s *session) onFetch(ctx context.Context, body []byte) error {
 
 // request has the host answer in a goroutine, in the order of issue when more wait than may run.
 func (s *session) request(ctx context.Context, seq int, answer func() (wire.Reply, error)) error {
+	return s.requestAfter(ctx, nil, seq, answer)
+}
+
+// requestAfter is request for one that waits for an earlier one, whose turn comes before; nil waits for nothing.
+func (s *session) requestAfter(ctx context.Context, before <-chan struct{}, seq int, answer func() (wire.Reply, error)) error {
 	if seq != s.seq+1 {
 		return fmt.Errorf("%w: request %d after %d", wire.ErrProtocol, seq, s.seq)
 	}
@@ -278,6 +294,13 @@ func (s *session) request(ctx context.Context, seq int, answer func() (wire.Repl
 			select {
 			case s.settled <- err:
 			case <-ctx.Done():
+			}
+		}
+		if before != nil {
+			select {
+			case <-before:
+			case <-ctx.Done():
+				return
 			}
 		}
 		select {

@@ -366,7 +366,9 @@ var builtin = []policy.Tool{
 	{Full: "runtime.run_javascript", Route: call.Script, Tool: connection.Tool{
 		Name: "run_javascript", Effect: connection.Keyed,
 		Description: "Run JavaScript (or TypeScript) in a sandbox without files, shell or network. The source is a function body: use await and return. " +
-			"tools.<connection>.<tool>({...}) calls a granted tool; fetch(url) works where the agent's egress rule allows it.",
+			"tools.<connection>.<tool>({...}) calls a granted tool; tools.search(\"words\") lists {name, description}, tools.describe(name) its types. " +
+			"fetch(url) works where the agent's egress rule allows it; a response also has markdown() and plain() for HTML. " +
+			"artifacts.put(name, value), get, list and delete keep text, JSON or bytes for later scripts of the session.",
 		Schema: json.RawMessage(`{"type":"object","properties":{"source":{"type":"string","description":"function body; return the result"}},"required":["source"],"additionalProperties":false}`),
 	}},
 	{Full: "machine.exec", Route: call.Exec, Tool: connection.Tool{

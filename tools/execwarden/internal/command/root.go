@@ -46,7 +46,7 @@ Environment:
 		&cobra.Group{ID: groupProof, Title: "Seeing and proving what happened:"},
 	)
 	root.AddCommand(
-		a.runCommand(), a.runsCommand(), a.approvalsCommand(),
+		a.runCommand(), a.runsCommand(), a.approvalsCommand(), a.artifactsCommand(),
 		a.applyCommand(), a.agentsCommand(), a.connectionsCommand(), a.grantsCommand(), a.accessCommand(), a.scriptCommand(), a.notifyCommand(), a.triggersCommand(), a.environmentsCommand(), a.membersCommand(), a.tokensCommand(), a.keysCommand(),
 		a.eventsCommand(), a.ledgerCommand(),
 		a.loginCommand(), a.whoamiCommand(), a.versionCommand(),

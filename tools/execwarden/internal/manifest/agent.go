@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/execwarden/execwarden/libs/egress"
+	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
@@ -38,9 +40,13 @@ type modelFields struct {
 }
 
 type egressFields struct {
-	Hosts   []string `yaml:"hosts"`
-	Methods []string `yaml:"methods"`
-	Private []string `yaml:"private"`
+	Hosts         []string `yaml:"hosts"`
+	Methods       []string `yaml:"methods"`
+	Private       []string `yaml:"private"`
+	ResponseBytes int      `yaml:"response_bytes"`
+	RequestBytes  int      `yaml:"request_bytes"`
+	TimeoutMS     int      `yaml:"timeout_ms"`
+	Fetches       int      `yaml:"fetches"`
 }
 
 func buildAgent(d *document) (r Resource) {
@@ -89,7 +95,14 @@ func (d *document) checkAgent(a agent.Defined, hasModel bool) {
 		if len(e.Hosts) == 0 || slices.Contains(e.Hosts, "") {
 			d.fault("$.runtime.egress", "an egress rule names the hosts that it is for")
 		}
+		if !e.Capped() {
+			d.fault("$.runtime.egress", "the caps are from 0, the default, to response_bytes %d, request_bytes %d, timeout_ms %d, fetches %d",
+				agent.MaxResponseBytes, agent.MaxRequestBytes, agent.MaxTimeoutMS, agent.MaxFetches)
+		}
 		d.private("$.runtime.egress", e.Private)
+		if _, err := egress.New(egress.Rule{Hosts: e.Hosts, Methods: e.Methods}); err != nil && len(e.Hosts) > 0 {
+			d.fault("$.runtime.egress", "%s", problem.DetailOf(err).Message)
+		}
 	}
 	if b := a.Budgets; b.Steps < 0 || b.Calls < 0 || b.Tokens < 0 {
 		d.fault("$.budgets", "a budget is negative; leave it out for the default")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/agent"
 )
 
 func noEnv(string) string { return "" }
@@ -82,6 +83,25 @@ func TestSecrets(t *testing.T) {
 		}
 		if err != nil && strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: the error repeats the secret: %v", ref, err)
+		}
+	}
+}
+
+// TestEgress is of rules as they are written: the file says what is wrong, not the server.
+func TestEgress(t *testing.T) {
+	t.Parallel()
+	const doc = "kind: Agent\nname: a\nmodel: {protocol: openai, url: http://x, name: y}\nruntime:\n  enabled: true\n  egress: "
+	for rule, ok := range map[string]bool{
+		"[{hosts: [a.example, '*.b.example:8443'], methods: [GET, POST], private: ['10.1.2.3:443'], response_bytes: 1000, request_bytes: 10, timeout_ms: 500, fetches: 3}]": true,
+		"[{hosts: [a.example], response_bytes: 5242881}]": false, "[{hosts: [a.example], fetches: -1}]": false, "[{hosts: [a.example], timeout_ms: 10001}]": false,
+		"[{hosts: ['https://a.example/']}]": false, "[{hosts: []}]": false, "[{hosts: [a.example], bytes: 1}]": false,
+	} {
+		set, err := Load([]string{write(t, doc+rule)}, noEnv)
+		if (err == nil) != ok || err != nil && problem.CodeOf(err) != problem.Invalid {
+			t.Errorf("%s: %v", rule, err)
+		}
+		if ok && set[0].Want.(agent.Defined).Runtime.Egress[0].TimeoutMS != 500 {
+			t.Errorf("%+v", set[0].Want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/approval"
+	"github.com/execwarden/execwarden/schemas/artifact"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/environment"
@@ -148,10 +149,14 @@ func happened(ev schemas.Event) (string, Tone) {
 		return text, Plain
 	case script.Started:
 		return sentence.Started(e), Plain
-	case script.Fetching:
-		return sentence.Fetching(e), Plain
 	case script.Fetched:
 		return sentence.Fetched(e), Plain
+	case script.Fetching, script.Searched, artifact.Kept, artifact.Removed, artifact.Refused:
+		text, well := sentence.Scripted(e)
+		if !well {
+			return text, Bad
+		}
+		return text, Plain
 	}
 	return called(ev)
 }

@@ -2,8 +2,11 @@ package up
 
 import (
 	"net"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/execwarden/execwarden/libs/boot"
@@ -69,6 +72,20 @@ func (c Config) consoleURL() string {
 		return ""
 	}
 	return "http://" + c.Listen
+}
+
+// ownHosts are where the process's API and hooks are reached, as far as that is known: no script fetches there.
+func (c Config) ownHosts() string {
+	var own []string
+	if u, err := url.Parse(c.PublicURL); err == nil && u.Hostname() != "" {
+		own = append(own, u.Hostname())
+	}
+	for _, listen := range []string{c.Listen, c.HooksListen} {
+		if at, err := netip.ParseAddrPort(listen); err == nil && at.Port() != 0 && !at.Addr().IsUnspecified() {
+			own = append(own, at.String())
+		}
+	}
+	return strings.Join(own, ",")
 }
 
 // DefaultDataDir is /var/lib/execwarden for root, since a cluster of Postgres cannot live in a home that others may

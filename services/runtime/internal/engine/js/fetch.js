@@ -61,8 +61,24 @@
     }
     async arrayBuffer() { return this.#take(); }
     async bytes() { return new Uint8Array(this.#take()); }
-    async text() { return host.decode(...bytes(this.#take()), false); }
-    async json() { return parse(host.decode(...bytes(this.#take()), false)); }
+    #type() { return this.headers.get('content-type') || ''; }
+    // text goes by the charset of the content type, where a browser takes everything for UTF-8.
+    async text() { return host.text(...bytes(this.#take()), this.#type()); }
+    // json says where and what is wrong: an error page in HTML, most often.
+    async json() {
+      const b = bytes(this.#take());
+      const s = host.decode(...b, false);
+      try {
+        return parse(core.codeAt(s, 0) === 0xfeff ? s.slice(1) : s);
+      } catch (e) {
+        const why = host.notJSON(...b);
+        if (why === '') throw e;
+        throw new SyntaxError('the response is not JSON: ' + why + '; its content-type is ' + (stringify(this.#type()) || 'none') + ' and it begins with ' + stringify(s.slice(0, 60)));
+      }
+    }
+    // markdown and plain give HTML as text for a reader; what is text already stays as it is.
+    async markdown() { return host.markdown(...bytes(this.#take()), this.#type(), this.url); }
+    async plain() { return host.plain(...bytes(this.#take()), this.#type()); }
   }
 
   const abort = (message, as) => {
@@ -124,6 +140,7 @@
       const headers = new Headers(init.headers);
       const method = init.method === undefined ? 'GET' : text(init.method).toUpperCase();
       if (!token.test(method)) throw new TypeError('invalid method: ' + stringify(method));
+      if (init.redirect !== undefined && init.redirect !== 'follow') throw new TypeError('redirects are followed, at most 5; redirect: ' + stringify(text(init.redirect)) + ' is not there');
       const payload = body(init.body, headers);
       if (init.signal) {
         if (init.signal.aborted) return reject(init.signal.reason);

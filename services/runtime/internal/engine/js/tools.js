@@ -43,7 +43,21 @@
     });
   };
 
+  // tools.search(query) and tools.describe(name) tell what may be called. A connection of such a name is reached all the
+  // same: tools.search.find({}) is a call of its tool, as only what has a connection and a tool's name is one.
+  const look = (query, limit, tool, what) =>
+    new Promise((resolve, reject) => {
+      if (typeof (query || tool) !== 'string' || (query || tool) === '') throw new TypeError(what);
+      host.search(query, limit, tool, (result) => resolve(parse(result)), (code, message) => reject(fail(ToolError, code, message)));
+    });
+  const built = (name, f) => {
+    const of = connection(name);
+    return new Proxy(f, { __proto__: null, ...traps, apply: (_, self, args) => core.apply(f, undefined, args), get: (_, key) => of[key] });
+  };
   const connections = Object.create(null);
+  connections.search = built('search', (query, options) =>
+    look(query, (options && options.limit) | 0, '', 'tools.search takes words, such as "open invoices"'));
+  connections.describe = built('describe', (name) => look('', 0, name, 'tools.describe takes the name of a tool, such as "github.get_issue"'));
   const tools = new Proxy(Object.create(null), {
     __proto__: null,
     ...traps,

@@ -15,14 +15,16 @@ import (
 type Kind byte
 
 const (
-	KindHello Kind = iota + 1 // worker: the jail is closed and this is what holds
-	KindRun                   // parent: the script
-	KindCall                  // worker: call a tool
-	KindFetch                 // worker: fetch a URL
-	KindLog                   // worker: one console line
-	KindReply                 // parent: the answer to a Call or a Fetch
-	KindDone                  // worker: the script's value
-	KindFail                  // worker: why there is no value
+	KindHello    Kind = iota + 1 // worker: the jail is closed and this is what holds
+	KindRun                      // parent: the script
+	KindCall                     // worker: call a tool
+	KindFetch                    // worker: fetch a URL
+	KindLog                      // worker: one console line
+	KindReply                    // parent: the answer to a request
+	KindDone                     // worker: the script's value
+	KindFail                     // worker: why there is no value
+	KindSearch                   // worker: what may be called
+	KindArtifact                 // worker: keep a value, or give or remove one
 )
 
 const (

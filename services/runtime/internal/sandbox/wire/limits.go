@@ -35,6 +35,12 @@ type Limits struct {
 	Request int `json:"request"`
 	// Response is the size of one response's body, decoded. Defaults to 5 MiB.
 	Response int `json:"response"`
+	// Artifact is the size of one artifact. Defaults to 1 MiB.
+	Artifact int `json:"artifact"`
+	// Keeps is the number of operations on artifacts. Defaults to 100.
+	Keeps int `json:"keeps"`
+	// Searches is the number of searches and descriptions of tools. Defaults to 20.
+	Searches int `json:"searches"`
 	// Logs is the size of all console lines together. Defaults to 64 KiB.
 	Logs int `json:"logs"`
 	// Timers is the number of timers that run at once. Defaults to 100.
@@ -46,7 +52,7 @@ func (l Limits) WithDefaults() Limits {
 	return l.within(Limits{
 		Source: 64 << 10, CPU: 2 * time.Second, Wall: time.Minute, Total: 10 * time.Minute, Drain: 5 * time.Second,
 		Heap: 128 << 20, Stack: 512, Calls: 100, Concurrent: 16, Args: 256 << 10, Result: 1 << 20,
-		Fetches: 20, Request: 1 << 20, Response: 5 << 20, Logs: 64 << 10, Timers: 100,
+		Fetches: 20, Request: 1 << 20, Response: 5 << 20, Artifact: 1 << 20, Keeps: 100, Searches: 20, Logs: 64 << 10, Timers: 100,
 	}, false)
 }
 
@@ -70,6 +76,9 @@ func (l Limits) within(other Limits, capped bool) Limits {
 		Fetches:    pick(l.Fetches, other.Fetches, capped),
 		Request:    pick(l.Request, other.Request, capped),
 		Response:   pick(l.Response, other.Response, capped),
+		Artifact:   pick(l.Artifact, other.Artifact, capped),
+		Keeps:      pick(l.Keeps, other.Keeps, capped),
+		Searches:   pick(l.Searches, other.Searches, capped),
 		Logs:       pick(l.Logs, other.Logs, capped),
 		Timers:     pick(l.Timers, other.Timers, capped),
 	}
@@ -89,7 +98,7 @@ func (l Limits) Validate() error {
 		"drain": int64(l.Drain), "heap": l.Heap, "stack": int64(l.Stack), "calls": int64(l.Calls),
 		"concurrent": int64(l.Concurrent), "args": int64(l.Args), "result": int64(l.Result),
 		"fetches": int64(l.Fetches), "request": int64(l.Request), "response": int64(l.Response),
-		"logs": int64(l.Logs), "timers": int64(l.Timers),
+		"artifact": int64(l.Artifact), "keeps": int64(l.Keeps), "searches": int64(l.Searches), "logs": int64(l.Logs), "timers": int64(l.Timers),
 	} {
 		if n < 0 {
 			return fmt.Errorf("limit %s is negative", name)

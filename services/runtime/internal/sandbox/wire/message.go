@@ -12,7 +12,7 @@ type Run struct {
 	Limits   Limits   `json:"limits"`
 }
 
-// Call asks for a tool. Calls and fetches share one sequence, from 1, in the order in which the script issued them.
+// Call asks for a tool. All requests share one sequence, from 1, in the order in which the script issued them.
 type Call struct {
 	Seq  int             `json:"seq"`
 	Tool string          `json:"tool"`
@@ -34,17 +34,42 @@ type Fetch struct {
 	Body   []byte  `json:"body,omitempty"`
 }
 
+// Search asks what a script may call: by Query, or of one Tool.
+type Search struct {
+	Seq   int    `json:"seq"`
+	Query string `json:"query,omitempty"`
+	Limit int    `json:"limit,omitempty"`
+	Tool  string `json:"tool,omitempty"`
+}
+
+// Artifact asks for one operation on the artifacts of the script's session.
+type Artifact struct {
+	Seq  int    `json:"seq"`
+	Op   string `json:"op"`
+	Name string `json:"name,omitempty"`
+	Type string `json:"type,omitempty"` // of Body: text, json or bytes
+	Body []byte `json:"body,omitempty"`
+}
+
+// Kept answers an Artifact: with Type and Body when it got one, with JSON otherwise.
+type Kept struct {
+	Value json.RawMessage `json:"value,omitempty"`
+	Type  string          `json:"type,omitempty"`
+	Body  []byte          `json:"body,omitempty"`
+}
+
 // Log is one console line.
 type Log struct {
 	Level string `json:"level"`
 	Line  string `json:"line"`
 }
 
-// Reply answers a Call with Value, a Fetch with Response, and either with Problem.
+// Reply answers a Call or a Search with Value, a Fetch with Response, an Artifact with Kept, and each with Problem.
 type Reply struct {
 	Seq      int             `json:"seq"`
 	Value    json.RawMessage `json:"value,omitempty"`
 	Response *Response       `json:"response,omitempty"`
+	Kept     *Kept           `json:"kept,omitempty"`
 	Problem  *Problem        `json:"problem,omitempty"`
 }
 
@@ -88,7 +113,7 @@ type Usage struct {
 }
 
 // Version changes with the messages. Parent and worker are built together, so a mismatch is a deployment fault.
-const Version = 1
+const Version = 2
 
 // Hello is the worker's first word.
 type Hello struct {
