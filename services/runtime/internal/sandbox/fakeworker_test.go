@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,6 +117,13 @@ func misbehave(socket *os.File, conn *wire.Conn, mode string) {
 		time.Sleep(time.Hour)
 	case "silence":
 		time.Sleep(time.Hour)
+	case "spin":
+		if syscall.Setrlimit(syscall.RLIMIT_CPU, &syscall.Rlimit{Cur: 1, Max: 1}) != nil {
+			return
+		}
+		signal.Ignore(syscall.SIGXCPU)
+		for {
+		}
 	case "exit":
 		os.Exit(3)
 	case "killed":

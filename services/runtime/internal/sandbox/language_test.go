@@ -48,7 +48,6 @@ func TestLanguage(t *testing.T) {
 		{"timers", `const t = []; await new Promise(r => { setTimeout(() => t.push('b'), 2); setTimeout(() => t.push('a'), 1); setTimeout(r, 3) }); return t`, `["a","b"]`},
 		{"interval", `let n = 0; await new Promise(r => { const id = setInterval(() => { if (++n === 3) { clearInterval(id); r() } }, 1) }); return n`, `3`},
 		{"cleared timer does not keep it alive", `const id = setTimeout(() => {}, 1e8); clearTimeout(id); return 1`, `1`},
-		{"a timer clears itself", `await new Promise(r => { const id = setTimeout(() => { clearTimeout(id); r() }, 1) }); await new Promise(r => setTimeout(r, 1)); return 1`, `1`},
 		{"timer arguments", `return await new Promise(r => setTimeout(r, 0, 'x'))`, `"x"`},
 		{"microtasks first", `const o = []; setTimeout(() => o.push(3), 0); queueMicrotask(() => o.push(2)); o.push(1); await new Promise(r => setTimeout(r, 1)); return o`, `[1,2,3]`},
 		{"the clock stands", `const a = Date.now(); await tools.a.b(); return [Date.now() - a, a, new Date().getTimezoneOffset()]`, `[0,1700000000000,0]`},
