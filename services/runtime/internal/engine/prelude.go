@@ -34,7 +34,7 @@ func (m *machine) loadPreludes() error {
 	}
 	m.start, _ = goja.AssertFunction(way.Get("start"))
 	m.describe, _ = goja.AssertFunction(way.Get("describe"))
-	return nil
+	return m.breakout()
 }
 
 // prelude runs one file, which is a function, with args.

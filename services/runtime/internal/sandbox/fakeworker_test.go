@@ -18,8 +18,12 @@ import (
 
 // TestMain makes this test program a worker too: one that is not the engine, as after an escape.
 func TestMain(m *testing.M) {
-	if os.Args[0] == "jsworker" {
+	switch os.Args[0] {
+	case "jsworker":
 		actAsWorker()
+		os.Exit(0)
+	case "unjailed":
+		actUnjailed()
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
