@@ -26,28 +26,38 @@ const (
 //
 // The script is wrapped before it is lowered, and the wrapped text has to be one function again: a brace that closes
 // the wrapper early is an error, not a way out of it.
-func compile(source string) (*goja.Program, error) {
+func compile(source string) (*goja.Program, places, error) {
+	parsed, at, refused := read(source)
+	if refused != nil {
+		return nil, at, refused
+	}
+	program, err := goja.CompileAST(parsed, false)
+	if err != nil {
+		return nil, at, syntaxFail(err, at)
+	}
+	return program, at, nil
+}
+
+// read is compile up to the tree.
+func read(source string) (*ast.Program, places, *wire.Fail) {
 	body := withoutExport(withoutFence(source))
+	at := places{body: body}
 	wrapped := opening + body + closing
 	parsed, err := parse(wrapped)
 	if err != nil || looksTyped(body) {
-		lowered, refused := lower(wrapped, body)
+		lowered, refused := lower(wrapped, at)
 		if refused != nil {
-			return nil, refused
+			return nil, at, refused
 		}
-		parsed = lowered
+		parsed, at.mapped = lowered, true
 	}
 	main, ok := mainOf(parsed)
 	if !ok {
-		return nil, &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: "the braces of the script do not match"}
+		return nil, at, &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: "the braces of the script do not match: one closes more than the script opens"}
 	}
 	giveLastValue(main)
 	rewriteRegexps(parsed, body)
-	program, err := goja.CompileAST(parsed, false)
-	if err != nil {
-		return nil, syntaxFail(err)
-	}
-	return program, nil
+	return parsed, at, nil
 }
 
 func parse(source string) (*ast.Program, error) {
@@ -55,7 +65,7 @@ func parse(source string) (*ast.Program, error) {
 }
 
 // lower strips the types and lowers what the engine does not have. It costs a millisecond, so plain scripts skip it.
-func lower(wrapped, body string) (*ast.Program, *wire.Fail) {
+func lower(wrapped string, at places) (*ast.Program, *wire.Fail) {
 	out := api.Transform(wrapped, api.TransformOptions{
 		Loader:         api.LoaderTS,
 		Target:         api.ES2017,
@@ -67,15 +77,15 @@ func lower(wrapped, body string) (*ast.Program, *wire.Fail) {
 		TreeShaking: api.TreeShakingFalse,
 	})
 	if len(out.Errors) > 0 {
-		return nil, transformFail(out.Errors[0], body)
+		return nil, transformFail(out.Errors[0], at)
+	}
+	positions, err := readMap(out.Map)
+	if err != nil {
+		return nil, &wire.Fail{Code: codeFault, Message: "the compiler's positions cannot be read"}
 	}
 	parsed, err := parse(string(out.Code))
 	if err != nil {
-		return nil, &wire.Fail{Code: codeUnsupported, Name: "SyntaxError", Message: "the engine does not have this syntax: " + firstLine(err)}
-	}
-	positions, err := sourcemap.Parse("", out.Map)
-	if err != nil {
-		return nil, &wire.Fail{Code: codeFault, Message: "the compiler's positions cannot be read"}
+		return nil, unsupported(err, positions, at)
 	}
 	parsed.File.SetSourceMap(positions)
 	return parsed, nil
@@ -223,29 +233,45 @@ func returns(list []ast.Statement) bool {
 	return false
 }
 
+// unsupported is what esbuild takes and the engine's parser does not.
+func unsupported(err error, positions *sourcemap.Consumer, at places) *wire.Fail {
+	fail := &wire.Fail{Code: codeUnsupported, Name: "SyntaxError", Message: "the engine does not have this syntax: " + firstLine(err)}
+	var list parser.ErrorList
+	if errors.As(err, &list) && len(list) > 0 {
+		fail.Message = "the engine does not have this syntax: " + cut(list[0].Message, maxMessage)
+		if _, _, line, col, ok := positions.Source(list[0].Position.Line, list[0].Position.Column); ok {
+			at.mapped = true
+			fail.Line, fail.Col = at.of(line, col)
+		}
+	}
+	return fail
+}
+
 // transformFail is esbuild's message, at the place in the script.
-func transformFail(m api.Message, body string) *wire.Fail {
+func transformFail(m api.Message, at places) *wire.Fail {
 	fail := &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: cut(m.Text, maxMessage)}
 	if m.Location != nil {
-		fail.Line, fail.Col = unwrapped(m.Location.Line, m.Location.Column+1)
+		fail.Line, fail.Col = at.of(m.Location.Line, m.Location.Column+1)
 	}
 	switch {
-	case moduleSyntax.MatchString(body):
+	case moduleSyntax.MatchString(at.body):
 		fail.Code = codeUnsupported
 		fail.Message = "modules are not available: a script has no imports and at most one export default"
 	case strings.Contains(m.Text, "not supported yet"), strings.Contains(m.Text, "configured target environment"):
 		fail.Code = codeUnsupported
+	case m.Location != nil && at.after(m.Location.Line): // it names the wrapper's brace
+		fail.Message = "the script ends before something in it is closed"
 	}
 	return fail
 }
 
 // syntaxFail is what the engine's own compiler refuses after the parser let it pass.
-func syntaxFail(err error) error {
+func syntaxFail(err error, at places) error {
 	fail := &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: firstLine(err)}
 	var compiler *goja.CompilerSyntaxError
 	if errors.As(err, &compiler) && compiler.File != nil {
-		at := compiler.File.Position(compiler.Offset)
-		fail.Line, fail.Col = unwrapped(at.Line, at.Column)
+		p := compiler.File.Position(compiler.Offset)
+		fail.Line, fail.Col = at.of(p.Line, p.Column)
 		fail.Message = cut(compiler.Message, maxMessage)
 	}
 	if strings.Contains(fail.Message, "unicode category") {
@@ -257,12 +283,4 @@ func syntaxFail(err error) error {
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return cut(line, maxMessage)
-}
-
-// unwrapped is a position in the script, from one in the wrapped text.
-func unwrapped(line, col int) (int, int) {
-	if line == 1 {
-		col = max(1, col-len(opening))
-	}
-	return line, col
 }

@@ -239,6 +239,9 @@ func TestTrace(t *testing.T) {
 				t.Fatal("nothing was seen")
 			}
 			for _, line := range lines {
+				if strings.Contains(line.text, "ioctl(2, TCGETS") || strings.Contains(line.text, "ioctl resumed") && strings.Contains(line.text, "EPERM") {
+					continue // the compiler asks whether stderr is a terminal, and is refused
+				}
 				if !slices.Contains(quietCalls, line.name) || line.name == "clone" && !strings.Contains(line.text, "CLONE_THREAD") {
 					t.Errorf("the worker asks for %s", line.text)
 				}
