@@ -23,7 +23,9 @@ func (m *machine) loadPreludes() error {
 		return err
 	}
 	var last goja.Value
-	for _, name := range []string{"harden", "timers", "console", "encoding", "url", "clone", "fetch", "tools", "start"} {
+	for _, name := range []string{
+		"exceptions", "harden", "regexps", "builtins", "iterators", "locale", "timers", "console", "encoding", "crypto", "url", "clone", "fetch", "tools", "start",
+	} {
 		if last, err = m.prelude(name, host, core); err != nil {
 			return err
 		}

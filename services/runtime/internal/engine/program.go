@@ -27,29 +27,34 @@ const (
 // The script is wrapped before it is lowered, and the wrapped text has to be one function again: a brace that closes
 // the wrapper early is an error, not a way out of it.
 func compile(source string) (*goja.Program, places, error) {
-	parsed, at, refused := read(source)
-	if refused != nil {
-		return nil, at, refused
+	for lowered := false; ; lowered = true {
+		parsed, at, refused := read(source, lowered)
+		if refused != nil {
+			return nil, at, refused
+		}
+		program, err := goja.CompileAST(parsed, false)
+		switch {
+		case err == nil:
+			return program, at, nil
+		case at.mapped || !strings.Contains(err.Error(), "not supported yet"):
+			return nil, at, syntaxFail(err, at)
+		}
+		// The engine reads async generators and does not compile them.
 	}
-	program, err := goja.CompileAST(parsed, false)
-	if err != nil {
-		return nil, at, syntaxFail(err, at)
-	}
-	return program, at, nil
 }
 
-// read is compile up to the tree.
-func read(source string) (*ast.Program, places, *wire.Fail) {
+// read is compile up to the tree, lowered if the engine cannot read it otherwise.
+func read(source string, lowered bool) (*ast.Program, places, *wire.Fail) {
 	body := withoutExport(withoutFence(source))
 	at := places{body: body}
 	wrapped := opening + body + closing
 	parsed, err := parse(wrapped)
-	if err != nil || looksTyped(body) {
-		lowered, refused := lower(wrapped, at)
+	if err != nil || lowered || looksTyped(body) {
+		plain, refused := lower(wrapped, at)
 		if refused != nil {
 			return nil, at, refused
 		}
-		parsed, at.mapped = lowered, true
+		parsed, at.mapped = plain, true
 	}
 	main, ok := mainOf(parsed)
 	if !ok {
@@ -119,6 +124,7 @@ var (
 	fence         = regexp.MustCompile("^\\s*```[A-Za-z]*[ \\t]*(\\n)")
 	fenceEnd      = regexp.MustCompile("\\n[ \\t]*```\\s*$")
 	exportDefault = regexp.MustCompile(`(?m)^export[ \t]+default[ \t]+`)
+	unknownFlags  = regexp.MustCompile(`Invalid flags supplied to RegExp constructor '(\w+)'`)
 	typed         = regexp.MustCompile(`[^=]>\s*[(` + "`" + `]`)
 	moduleSyntax  = regexp.MustCompile(`(?m)^\s*(import|export)\b`)
 )
@@ -276,6 +282,10 @@ func syntaxFail(err error, at places) error {
 	}
 	if strings.Contains(fail.Message, "unicode category") {
 		fail.Code = codeRegexp
+	}
+	if flag := unknownFlags.FindStringSubmatch(fail.Message); flag != nil {
+		fail.Code = codeRegexp
+		fail.Message = "the flag " + flag[1] + " of regular expressions is not available: there are g, i, m, s, u and y"
 	}
 	return fail
 }

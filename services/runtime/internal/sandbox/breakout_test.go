@@ -114,7 +114,7 @@ func TestBreakout(t *testing.T) {
 			t.Errorf("%s(%q) is not refused: %d, %v", c.name, c.args, jailed[i][0], e)
 		}
 	}
-	if pid := ask(t, p, `return syscall(`+number(t, "getpid")+`)`); pid != "[1,0]" {
+	if pid := ask(t, p, `return syscall(`+numberOf(t, "getpid")+`)`); pid != "[1,0]" {
 		t.Errorf("getpid gives %s: the calls of this test reach no kernel, or another's namespace", pid)
 	}
 
@@ -156,7 +156,7 @@ func ask(t *testing.T, p *Pool, source string) string {
 	return string(got.Value)
 }
 
-func number(t *testing.T, name string) string {
+func numberOf(t *testing.T, name string) string {
 	info, err := arch.GetInfo("")
 	if err != nil {
 		t.Fatal(err)
