@@ -188,7 +188,7 @@ func (m *machine) hostDone(c goja.FunctionCall) goja.Value {
 
 // hostFail(code, name, message, stack)
 func (m *machine) hostFail(c goja.FunctionCall) goja.Value {
-	m.settled, m.fail = true, failure(c, m.places)
+	m.settled, m.fail = true, failure(c, m.places, m.run.Tools)
 	return goja.Undefined()
 }
 

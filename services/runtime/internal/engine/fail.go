@@ -47,10 +47,13 @@ func limitReached(code string, l wire.Limits) *wire.Fail {
 }
 
 // failure reads what js/core.js's describe reports: four strings, made inside the VM.
-func failure(c goja.FunctionCall, at places) *wire.Fail {
+func failure(c goja.FunctionCall, at places, tools []string) *wire.Fail {
 	code, name, message, stack := c.Argument(0).String(), c.Argument(1).String(), c.Argument(2).String(), c.Argument(3).String()
 	if code == "" {
 		code = codeException
+	}
+	if name == "ReferenceError" {
+		message = hinted(message, tools)
 	}
 	fail := &wire.Fail{Code: cut(code, maxName), Name: cut(name, maxName), Message: cut(message, maxMessage)}
 	fail.Line, fail.Col = position(stack, at)

@@ -149,7 +149,7 @@ func (m *machine) verdict(err error) *wire.Fail {
 func (m *machine) uncaught(value goja.Value) *wire.Fail {
 	var fail *wire.Fail
 	_, err := m.describe(goja.Undefined(), value, m.vm.ToValue(func(c goja.FunctionCall) goja.Value {
-		fail = failure(c, m.places)
+		fail = failure(c, m.places, m.run.Tools)
 		return goja.Undefined()
 	}))
 	if err != nil || fail == nil {

@@ -35,6 +35,17 @@ func (p places) of(line, col int) (int, int) {
 	return line, max(1, min(col, units(text)+1))
 }
 
+// offset is the place of a byte of the script.
+func (p places) offset(at int) (line, col int) {
+	start := 0
+	line = 1
+	for _, end := range lineEnd.FindAllStringIndex(p.body[:at], -1) {
+		start = end[1]
+		line++
+	}
+	return line, units(p.body[start:at]) + 1
+}
+
 // line gives a line's text, or the last one's, and how many lines there are up to it.
 func (p places) line(number int) (text string, lines int) {
 	rest := p.body

@@ -18,6 +18,7 @@ const (
 	scriptName = "script.ts"
 	opening    = "(async function(){" // on the script's first line, so that lines stay as they were sent
 	closing    = "\n})"
+	unbalanced = "the brackets of the script do not match: something is not closed, or is closed twice"
 )
 
 // compile makes a program whose value is an async function: the script's body. It accepts what models write: a body
@@ -58,7 +59,10 @@ func read(source string, lowered bool) (*ast.Program, places, *wire.Fail) {
 	}
 	main, ok := mainOf(parsed)
 	if !ok {
-		return nil, at, &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: "the braces of the script do not match: one closes more than the script opens"}
+		if fail := noModules(at); fail != nil { // import.meta makes a variable
+			return nil, at, fail
+		}
+		return nil, at, &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: unbalanced}
 	}
 	giveLastValue(main)
 	rewriteRegexps(parsed, body)
@@ -66,7 +70,7 @@ func read(source string, lowered bool) (*ast.Program, places, *wire.Fail) {
 }
 
 func parse(source string) (*ast.Program, error) {
-	return goja.Parse(scriptName, source, parser.WithDisableSourceMaps)
+	return parser.ParseFile(nil, scriptName, source, 0, parser.WithDisableSourceMaps)
 }
 
 // lower strips the types and lowers what the engine does not have. It costs a millisecond, so plain scripts skip it.
@@ -126,7 +130,7 @@ var (
 	exportDefault = regexp.MustCompile(`(?m)^export[ \t]+default[ \t]+`)
 	unknownFlags  = regexp.MustCompile(`Invalid flags supplied to RegExp constructor '(\w+)'`)
 	typed         = regexp.MustCompile(`[^=]>\s*[(` + "`" + `]`)
-	moduleSyntax  = regexp.MustCompile(`(?m)^\s*(import|export)\b`)
+	moduleSyntax  = regexp.MustCompile(`(?m)(?:^|;)[ \t]*(import|export)\b|\b(import)(?:\s*\(|\.meta\b)`)
 )
 
 // withoutFence removes a Markdown fence but not its line.
@@ -241,6 +245,9 @@ func returns(list []ast.Statement) bool {
 
 // unsupported is what esbuild takes and the engine's parser does not.
 func unsupported(err error, positions *sourcemap.Consumer, at places) *wire.Fail {
+	if fail := noModules(at); fail != nil {
+		return fail
+	}
 	fail := &wire.Fail{Code: codeUnsupported, Name: "SyntaxError", Message: "the engine does not have this syntax: " + firstLine(err)}
 	var list parser.ErrorList
 	if errors.As(err, &list) && len(list) > 0 {
@@ -253,20 +260,33 @@ func unsupported(err error, positions *sourcemap.Consumer, at places) *wire.Fail
 	return fail
 }
 
+// noModules is the failure of a script that does not compile and has an import or an export. One that compiles has
+// them in its strings.
+func noModules(at places) *wire.Fail {
+	found := moduleSyntax.FindStringSubmatchIndex(at.body)
+	if found == nil {
+		return nil
+	}
+	fail := &wire.Fail{Code: codeUnsupported, Name: "SyntaxError",
+		Message: "modules are not available: what a script has is global, its tools are in tools, and it has no import and at most one export default"}
+	fail.Line, fail.Col = at.offset(max(found[2], found[4]))
+	return fail
+}
+
 // transformFail is esbuild's message, at the place in the script.
 func transformFail(m api.Message, at places) *wire.Fail {
+	if fail := noModules(at); fail != nil {
+		return fail
+	}
 	fail := &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: cut(m.Text, maxMessage)}
 	if m.Location != nil {
 		fail.Line, fail.Col = at.of(m.Location.Line, m.Location.Column+1)
 	}
 	switch {
-	case moduleSyntax.MatchString(at.body):
-		fail.Code = codeUnsupported
-		fail.Message = "modules are not available: a script has no imports and at most one export default"
 	case strings.Contains(m.Text, "not supported yet"), strings.Contains(m.Text, "configured target environment"):
 		fail.Code = codeUnsupported
 	case m.Location != nil && at.after(m.Location.Line): // it names the wrapper's brace
-		fail.Message = "the script ends before something in it is closed"
+		fail.Message = unbalanced
 	}
 	return fail
 }

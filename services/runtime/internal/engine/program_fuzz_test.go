@@ -88,7 +88,7 @@ func keepsItsLines(t *testing.T, source string, where int) {
 		starts = append(starts, end[1])
 	}
 	line := where % len(starts)
-	parsed, at, refused := read(source[:starts[line]] + mark + "();\n" + source[starts[line]:], where%2 == 1)
+	parsed, at, refused := read(source[:starts[line]]+mark+"();\n"+source[starts[line]:], where%2 == 1)
 	if refused != nil {
 		return
 	}

@@ -125,27 +125,56 @@ func TestErrorsPointAtTheSource(t *testing.T) {
 	p := newPool(t)
 	for _, c := range []struct {
 		name, source, code string
-		line               int
+		line, col          int
+		says               string
 	}{
-		{"thrown", "const a = 1\nconst b = 2\nthrow new Error('x')", CodeException, 3},
-		{"first line", "throw new Error('x')", CodeException, 1},
-		{"typed", "interface A {\n  a: string\n}\nconst x: A = {a: 'x'}\nnull.y", CodeException, 5},
-		{"in a fence", "```js\n\nnull.y\n```", CodeException, 3},
-		{"in a callback", "await new Promise((r) => setTimeout(r, 1))\n;[1].forEach(() => {\n  null.y\n})", CodeException, 3},
-		{"in a timer", "setTimeout(() => {\n  null.y\n}, 1)\nawait new Promise(() => {})", CodeException, 2},
-		{"syntax", "const a = 1\nconst = 2", CodeSyntax, 2},
-		{"typed syntax", "const a: number = 1\nconst b: = 2", CodeSyntax, 2},
-		{"import", "import fs from 'fs'\nreturn 1", CodeUnsupported, 1},
-		{"named export", "export const a = 1", CodeUnsupported, 1},
-		{"tool", "\nawait tools.a.nope()", CodeToolUnknown, 2},
+		{"thrown", "const a = 1\nconst b = 2\nthrow new Error('x')", CodeException, 3, 7, "x"},
+		{"first line", "throw new Error('x')", CodeException, 1, 7, "x"},
+		{"after other letters", "const a = 'é😀'; throw new Error('x')", CodeException, 1, 24, "x"},
+		{"after other letters, typed", "const a: string = 'é😀'; throw new Error('x')", CodeException, 1, 32, "x"},
+		{"typed", "interface A {\n  a: string\n}\nconst x: A = {a: 'x'}\nnull.y", CodeException, 5, 6, "'y'"},
+		{"in a fence", "```js\n\nnull.y\n```", CodeException, 3, 6, "'y'"},
+		{"in a typed fence", "\n```ts\nconst a: number = 1\n  missing(a)\n```\n", CodeException, 4, 3, "missing is not defined"},
+		{"in an arrow function", "async () => {\n  missing()\n}", CodeException, 2, 10, "missing is not defined"},
+		{"in an async function", "async function main() {\n  await null\n  missing()\n}", CodeException, 3, 10, "missing is not defined"},
+		{"in an export default", "const one = 1\nexport default async () => {\n  missing(one)\n}", CodeException, 3, 10, "missing is not defined"},
+		{"in an export default, on its line", "export default () => missing()", CodeException, 1, 29, "missing is not defined"},
+		{"after an await", "await null\nmissing()", CodeException, 2, 8, "missing is not defined"},
+		{"in a callback", "await new Promise((r) => setTimeout(r, 1))\n;[1].forEach(() => {\n  null.y\n})", CodeException, 3, 8, "'y'"},
+		{"in a timer", "setTimeout(() => {\n  null.y\n}, 1)\nawait new Promise(() => {})", CodeException, 2, 8, "'y'"},
+		{"syntax", "const a = 1\nconst = 2", CodeSyntax, 2, 7, "Expected identifier"},
+		{"typed syntax", "const a: number = 1\nconst b: = 2", CodeSyntax, 2, 10, "Unexpected"},
+		{"twice", "const a = 'é'; const a = 2", CodeSyntax, 1, 22, "already been declared"},
+		{"not closed", "if (true) {\n  return [1\n", CodeSyntax, 3, 1, "something is not closed"},
+		{"closed too often", "return 1 }", CodeSyntax, 1, 11, "or is closed twice"},
+		{"import", "import fs from 'fs'\nreturn 1", CodeUnsupported, 1, 1, "no import"},
+		{"import, later", "const a = 1;  import fs from 'fs'\nreturn 1", CodeUnsupported, 1, 15, "no import"},
+		{"import by a call", "return 1 +\n  await import('fs')", CodeUnsupported, 2, 9, "no import"},
+		{"import.meta", "return import.meta.url", CodeUnsupported, 1, 8, "no import"},
+		{"named export", "export const a = 1", CodeUnsupported, 1, 1, "at most one export default"},
+		{"two exports", "export default 1\nexport default 2", CodeUnsupported, 1, 1, "at most one export default"},
+		{"require", "const fs = require('fs')", CodeException, 1, 19, "there are no modules"},
+		{"Buffer", "\nBuffer.from('x')", CodeException, 2, 1, "use Uint8Array"},
+		{"process", "return process.env.HOME", CodeException, 1, 8, "no environment"},
+		{"Intl", "return new Intl.NumberFormat()", CodeException, 1, 12, "toLocaleString"},
+		{"a connection without tools", "return gh.list()", CodeException, 1, 8, "write tools.gh"},
+		{"tool", "\nawait tools.a.nope()", CodeToolUnknown, 2, 0, "there is a.b"},
+		{"connection", "\nawait tools.nope.b()", CodeToolUnknown, 2, 0, "there is a.b, gh.list, search"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := p.Run(t.Context(), "t1", script(c.source), &fakeHost{})
 			var failed *ScriptError
-			if !errors.As(err, &failed) || failed.Code != c.code || failed.Line != c.line {
-				t.Errorf("got %v, want %s at line %d", err, c.code, c.line)
+			if !errors.As(err, &failed) || failed.Code != c.code || failed.Line != c.line || c.col > 0 && failed.Col != c.col || !strings.Contains(failed.Message, c.says) {
+				t.Errorf("got %v, want %s at %d:%d that says %q", err, c.code, c.line, c.col, c.says)
 			}
 		})
+	}
+	off := script("\nconst r = await fetch('https://a.test/')")
+	off.Fetch = false
+	_, err := p.Run(t.Context(), "t1", off, &fakeHost{})
+	var failed *ScriptError
+	if !errors.As(err, &failed) || failed.Code != CodeFetchDisabled || failed.Line != 2 || !strings.Contains(failed.Message, "call a granted tool") {
+		t.Errorf("fetch where it is not enabled: %v", err)
 	}
 }
 
