@@ -284,6 +284,9 @@ func trace(t *testing.T, p *Pool, strace, source string) (calls []traced) {
 	waitUntil(t, func() bool {
 		select {
 		case err := <-ended:
+			if os.Getenv("CI") == "" {
+				t.Skipf("strace may not trace here: %v", err)
+			}
 			t.Fatalf("strace ended before it had begun: %v", err)
 		default:
 		}

@@ -126,7 +126,7 @@ func misbehave(socket *os.File, conn *wire.Conn, mode string) {
 			return
 		}
 		signal.Ignore(syscall.SIGXCPU)
-		for {
+		for i := 1; i != 0; i = i*2 | 1 {
 		}
 	case "exit":
 		os.Exit(3)
