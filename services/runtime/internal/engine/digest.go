@@ -16,16 +16,25 @@ var digests = map[string]func() hash.Hash{
 	"SHA-1": sha1.New, "SHA-256": crypto.SHA256.New, "SHA-384": crypto.SHA384.New, "SHA-512": crypto.SHA512.New,
 }
 
+// digest refuses a name that a script got past js/crypto.js.
+func (m *machine) digest(name string) func() hash.Hash {
+	made := digests[name]
+	if made == nil {
+		panic(m.vm.NewTypeError("no digest of this name"))
+	}
+	return made
+}
+
 // hostDigest(name, buffer, offset, length)
 func (m *machine) hostDigest(c goja.FunctionCall) goja.Value {
-	h := digests[c.Argument(0).String()]()
+	h := m.digest(c.Argument(0).String())()
 	h.Write(window(arguments(c, 1)))
 	return m.buffer(h.Sum(nil))
 }
 
 // hostHMAC(name, key, buffer, offset, length)
 func (m *machine) hostHMAC(c goja.FunctionCall) goja.Value {
-	h := hmac.New(digests[c.Argument(0).String()], bytesOf(c.Argument(1)))
+	h := hmac.New(m.digest(c.Argument(0).String()), bytesOf(c.Argument(1)))
 	h.Write(window(arguments(c, 2)))
 	return m.buffer(h.Sum(nil))
 }

@@ -206,6 +206,10 @@ func changeURL(href, part, value string) string {
 			a.change(value, stateFragment)
 		}
 	}
+	if a.opaque != nil && a.query == nil && a.fragment == nil {
+		trimmed := strings.TrimRight(*a.opaque, " ") // or the end of the text would lose them when it is read again
+		a.opaque = &trimmed
+	}
 	return a.parts()
 }
 

@@ -64,7 +64,7 @@ func (a *address) parse(text string, base *address, only state) bool {
 	if only != stateNone {
 		now = only
 	}
-	var buffer strings.Builder
+	var buffer, username, password strings.Builder
 	sawAt, sawPassword, inBrackets := false, false, false
 	for i := 0; ; i++ {
 		c := at(i)
@@ -199,11 +199,12 @@ func (a *address) parse(text string, base *address, only state) bool {
 					case r == ':' && !sawPassword:
 						sawPassword = true
 					case sawPassword:
-						a.password += escape(string(r), inUserinfo)
+						escapeTo(&password, r, inUserinfo)
 					default:
-						a.username += escape(string(r), inUserinfo)
+						escapeTo(&username, r, inUserinfo)
 					}
 				}
+				a.username, a.password = username.String(), password.String()
 				buffer.Reset()
 			case a.endsAuthority(c):
 				if sawAt && buffer.Len() == 0 {

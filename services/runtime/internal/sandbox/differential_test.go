@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -106,6 +107,12 @@ func askNode(t *testing.T, sources []string) []given {
 		t.Fatalf("node says %.200s: %v", out, err)
 	}
 	t.Logf("node %s", answer.Version)
+	if major, _, _ := strings.Cut(strings.TrimPrefix(answer.Version, "v"), "."); must(strconv.Atoi(major)) < 20 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("node 20 or later is needed")
+		}
+		t.Skip("node is older than 20")
+	}
 	return answer.Results
 }
 

@@ -69,6 +69,22 @@ func TestHostile(t *testing.T) {
 			Promise.prototype.then = () => { throw 1 }; Array.prototype[Symbol.iterator] = () => { throw 2 };
 			Reflect.apply = Object.defineProperty = WeakMap.prototype.get = () => { throw 3 };
 			return await tools.a.b({real: 1})`, []string{""}, `{"real":1}`},
+		{"patched for the preludes", `
+			Array.prototype.includes = () => true; Array.prototype[Symbol.iterator] = function* () { yield {}; yield 'x' }; Array.prototype.filter = () => [{}];
+			WeakMap.prototype.get = () => ({secret: {}, name: 'x', usages: ['sign']}); String.prototype.replace = () => ({}); Map.prototype.set = () => {};
+			const out = [], attempt = async f => { try { await f() } catch (e) { out.push(e instanceof Error) } };
+			await attempt(() => crypto.subtle.digest('NOPE', new Uint8Array(1))); await attempt(() => crypto.subtle.sign('HMAC', {}, new Uint8Array(1)));
+			await attempt(() => crypto.getRandomValues(new Float64Array(1))); await attempt(() => new TextDecoder().decode(new Uint8Array(3)));
+			await attempt(() => new TextEncoder().encodeInto('x', new Uint8Array(1))); await attempt(() => new URL('http://a/?b').searchParams.set('a', 'b'));
+			await attempt(() => (1234.5).toLocaleString()); await attempt(() => new Date().toLocaleString()); await attempt(() => structuredClone(new Map([[1, 2]])));
+			await attempt(() => JSON.stringify([1], null, 2)); await attempt(() => 'é'.replace(/\p{L}/u, 'x')); await attempt(() => [1].values().map(x => x).toArray());
+			return JSON.stringify(out.map(Boolean)).length > 0`, []string{""}, `true`},
+		{"nested indent", `let a = []; for (let i = 0; i < 9000; i++) a = [a]; return JSON.stringify(a, null, 10).length`, []string{CodeMemory, CodeCPU, CodeStack}, ""},
+		{"long address", `new URL('http://' + 'a:'.repeat(3e6) + '@b')`, []string{CodeMemory, CodeCPU}, ""},
+		{"long decoding", `const d = new TextDecoder(); const b = new Uint8Array(1e5).fill(0xe2); for (;;) d.decode(b, {stream: true})`, []string{CodeCPU, CodeMemory}, ""},
+		{"endless iterator", `function* n() { for (;;) yield 1 } n().map(x => x).filter(x => !x).toArray()`, []string{CodeCPU}, ""},
+		{"endless sort", `[3, 1, 2].sort(() => { for (;;); })`, []string{CodeCPU}, ""},
+		{"backtracking, made", `new RegExp('(?<n>(a+)+)$', 'u').test('a'.repeat(40) + '!')`, []string{CodeCPU}, ""},
 		{"27_never_settled", `await new Promise(()=>{})`, []string{CodeDeadlock}, ""},
 		{"28_property_class", `/^\p{L}+$/u.test('é')`, []string{""}, `true`},
 		{"property class, made", `[new RegExp('^\\p{L}+$', 'u').test('é'), RegExp('\\P{L}', 'u').test('é'), /\p{Script=Greek}/u.test('α'), /[\p{Lu}\d]/u.test('x')]`, []string{""}, `[true,false,true,false]`},
