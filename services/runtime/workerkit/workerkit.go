@@ -12,40 +12,24 @@ import (
 
 const program = "github.com/execwarden/execwarden/services/runtime/cmd/jsworker"
 
-// plain and breakout make the program once per test process and keep it in memory, so that nothing is left behind.
-var (
-	plain    = sync.OnceValues(func() ([]byte, error) { return build("") })
-	breakout = sync.OnceValues(func() ([]byte, error) { return build("breakout") })
-)
-
-func build(tags string) ([]byte, error) {
+// build makes the program once per test process and keeps it in memory, so that nothing is left behind.
+var build = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "jsworker")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "jsworker")
-	cmd := exec.Command("go", "build", "-trimpath", "-tags="+tags, "-ldflags=-s -w", "-o", path, program)
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, program)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build jsworker: %w\n%s", err, out)
 	}
 	return os.ReadFile(path)
-}
+})
 
 // BuildWorker gives the path of a jsworker program that lives as long as the test.
 func BuildWorker(t testing.TB) string {
-	t.Helper()
-	return keep(t, plain)
-}
-
-// BuildBreakout gives one whose scripts have raw system calls, as after an escape from the engine.
-func BuildBreakout(t testing.TB) string {
-	t.Helper()
-	return keep(t, breakout)
-}
-
-func keep(t testing.TB, build func() ([]byte, error)) string {
 	t.Helper()
 	program, err := build()
 	if err != nil {

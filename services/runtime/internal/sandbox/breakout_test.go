@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,8 +17,6 @@ import (
 
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/sys/unix"
-
-	"github.com/execwarden/execwarden/services/runtime/workerkit"
 )
 
 // rawCall is a system call, with numbers and strings as its arguments. None does harm where it succeeds.
@@ -96,7 +95,7 @@ func here(t *testing.T) (calls []rawCall, numbers []int) {
 // TestBreakout is a script with raw system calls, as after an escape from the engine, in the worker as it is deployed
 // but for that one global.
 func TestBreakout(t *testing.T) {
-	p := newPool(t, func(c *Config) { c.WorkerPath = workerkit.BuildBreakout(t) })
+	p := newPool(t, func(c *Config) { c.WorkerPath = buildBreakout(t) })
 	if p.Tier() != TierJailed {
 		t.Fatalf("tier %s", p.Tier())
 	}
@@ -135,6 +134,36 @@ func TestBreakout(t *testing.T) {
 		}
 	}
 }
+
+// buildBreakout builds the worker with the one global more: engine/breakout.go.
+var buildBreakout = func() func(*testing.T) string {
+	build := sync.OnceValues(func() ([]byte, error) {
+		dir, err := os.MkdirTemp("", "jsworker")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		path := filepath.Join(dir, "jsworker")
+		cmd := exec.Command("go", "build", "-trimpath", "-tags=breakout", "-o", path, "../../cmd/jsworker")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%w\n%s", err, out)
+		}
+		return os.ReadFile(path)
+	})
+	return func(t *testing.T) string {
+		t.Helper()
+		program, err := build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "jsworker")
+		if err := os.WriteFile(path, program, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+}()
 
 func breakoutSource(calls []rawCall, numbers []int) string {
 	var b strings.Builder
@@ -249,7 +278,7 @@ func TestTrace(t *testing.T) {
 		})
 	}
 	// And a worker that does ask is seen.
-	loud := newPool(t, func(c *Config) { c.WorkerPath = workerkit.BuildBreakout(t) })
+	loud := newPool(t, func(c *Config) { c.WorkerPath = buildBreakout(t) })
 	calls, numbers := here(t)
 	seen := map[string]bool{}
 	for _, line := range trace(t, loud, strace, breakoutSource(calls, numbers)) {
