@@ -159,7 +159,7 @@ func TestErrorsPointAtTheSource(t *testing.T) {
 		{"Intl", "return new Intl.NumberFormat()", CodeException, 1, 12, "toLocaleString"},
 		{"a connection without tools", "return gh.list()", CodeException, 1, 8, "write tools.gh"},
 		{"tool", "\nawait tools.a.nope()", CodeToolUnknown, 2, 0, "there is a.b"},
-		{"connection", "\nawait tools.nope.b()", CodeToolUnknown, 2, 0, "there is a.b, gh.list, search"},
+		{"connection", "\nawait tools.nope.b()", CodeToolUnknown, 2, 0, "there is a.b, gh.list, "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := p.Run(t.Context(), "t1", script(c.source), &fakeHost{})
