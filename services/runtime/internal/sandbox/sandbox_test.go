@@ -18,7 +18,7 @@ import (
 // newPool gives a pool of real workers that ends with the test.
 func newPool(t testing.TB, change ...func(*Config)) *Pool {
 	t.Helper()
-	config := Config{Ready: 2}
+	config := Config{Ready: 2, Patience: time.Minute} // a machine may be very busy
 	for _, f := range change {
 		f(&config)
 	}

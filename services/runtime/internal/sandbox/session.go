@@ -215,7 +215,7 @@ func (s *session) onCall(ctx context.Context, body []byte) error {
 		return fmt.Errorf("%w: more than %d calls", wire.ErrProtocol, s.limits.Calls)
 	case !s.tools[call.Tool]:
 		return fmt.Errorf("%w: a call of a tool that was not named", wire.ErrProtocol)
-	case len(call.Args) > s.limits.Args:
+	case len(call.Args) == 0 || len(call.Args) > s.limits.Args:
 		return fmt.Errorf("%w: arguments of %d bytes", wire.ErrProtocol, len(call.Args))
 	}
 	return s.request(ctx, call.Seq, func() (wire.Reply, error) {
