@@ -95,6 +95,10 @@ bench-broker: ## what the broker adds to a call, decides among many grants, and 
 bench-path: ## the call path beside the bare appends (about 90 seconds)
 	$(GO) run ./tools/bench/cmd/bench-path
 
+.PHONY: bench-runtime
+bench-runtime: build ## script workers beside node's vm and isolated-vm, and what a hostile neighbour costs (about 3 minutes)
+	$(GO) run ./tools/bench/cmd/bench-runtime -worker $(BIN)/jsworker $(BENCHFLAGS)
+
 .PHONY: compose-check
 compose-check: ## is docker-compose.yml valid, and does the image build from files built outside (needs Docker)
 	docker compose config --quiet

@@ -298,7 +298,7 @@ var tracedCall = regexp.MustCompile(`^\d+ +(?:<\.\.\. )?([a-z0-9_]+)(?:\(| resum
 // trace runs a script in a ready worker and gives every system call of it.
 func trace(t *testing.T, p *Pool, strace, source string) (calls []traced) {
 	t.Helper()
-	w, err := p.take(t.Context(), time.Minute)
+	w, err := p.take(t.Context(), false, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

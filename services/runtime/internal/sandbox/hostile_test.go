@@ -152,7 +152,7 @@ func runAndListen(t *testing.T, p *Pool, s Script, host Host) (Result, string, e
 		got, err := p.Run(t.Context(), "t1", s, host)
 		return got, "", err
 	}
-	w, err := p.take(t.Context(), time.Minute)
+	w, err := p.take(t.Context(), false, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
