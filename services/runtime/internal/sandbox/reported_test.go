@@ -137,10 +137,10 @@ func testWaitingHasADeadline(t *testing.T) {
 
 	// And for the worker itself, when none can be made.
 	stuck := &Pool{ready: make(chan *worker), hunger: make(chan struct{})}
-	if _, err := stuck.take(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := stuck.take(ctx, false, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("waiting for a worker: %v", err)
 	}
-	if _, err := stuck.take(t.Context(), time.Millisecond); problem.CodeOf(err) != problem.Busy {
+	if _, err := stuck.take(t.Context(), false, time.Millisecond); problem.CodeOf(err) != problem.Busy {
 		t.Errorf("waiting for a worker: %v", err)
 	}
 }
