@@ -73,10 +73,19 @@ chaos: ## kill -9 at 20 random moments of the sample run (about 1 minute)
 	EXECWARDEN_TEST_KILLS=20 $(GO) test -count=1 -run 'Killed' -v ./tools/execwarden/internal/up
 
 .PHONY: fuzz
-fuzz: ## each fuzz target for FUZZTIME (default 20s; about 5 minutes in all)
+fuzz: ## each fuzz target for FUZZTIME (default 20s; about 8 minutes in all)
 	@for target in $$(grep -rlE '^func Fuzz' --include=*_test.go schemas libs services tools | xargs -n1 dirname | sort -u); do \
 	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9]*' $$target/*_test.go | sed 's/func //'); do \
 	    echo "$$target $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(or $(FUZZTIME),20s) ./$$target || exit 1; done; done
+
+# What stands between a hostile script and the service, with a count that takes about 10 seconds.
+RUNTIME_FUZZ := services/runtime/internal/sandbox/wire:FuzzReceive:400000x services/runtime/internal/sandbox:FuzzSession:150000x \
+  services/runtime/internal/engine:FuzzSource:12000x libs/egress:FuzzInspect:150000x
+
+.PHONY: fuzz-runtime
+fuzz-runtime: ## the runtime's fuzz targets for FUZZTIME each (default 5m; "counted" is about 10 s each)
+	@for each in $(RUNTIME_FUZZ); do IFS=: read -r dir target count <<<"$$each"; echo "$$dir $$target"; \
+	  $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime "$(if $(filter counted,$(FUZZTIME)),$$count,$(or $(FUZZTIME),5m))" ./$$dir || exit 1; done
 
 .PHONY: bench-broker
 bench-broker: ## what the broker adds to a call, decides among many grants, and takes to revoke (about 3 minutes)
@@ -86,6 +95,10 @@ bench-broker: ## what the broker adds to a call, decides among many grants, and 
 .PHONY: bench-path
 bench-path: ## the call path beside the bare appends (about 90 seconds)
 	$(GO) run ./tools/bench/cmd/bench-path
+
+.PHONY: bench-runtime
+bench-runtime: build ## script workers beside node's vm and isolated-vm, and what a hostile neighbour costs (about 3 minutes)
+	$(GO) run ./tools/bench/cmd/bench-runtime -worker $(BIN)/jsworker $(BENCHFLAGS)
 
 .PHONY: compose-check
 compose-check: ## is docker-compose.yml valid, and does the image build from files built outside (needs Docker)

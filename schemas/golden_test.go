@@ -104,7 +104,7 @@ var samples = []struct {
 	{"dlv_3c4d5e", "", hook.Routed{Delivery: "dlv_3c4d5e", Runs: []id.Run{runA}}},
 	{"dlv_3c4d5e", "", hook.Ignored{Delivery: "dlv_3c4d5e", Reason: "the sender is a bot"}},
 
-	{string(runA), "", run.Created{Run: runA, Session: sessionA, Agent: triage, Trigger: "trg_triage", Hook: "dlv_3c4d5e", Taint: []string{"hook_github"}, Body: run.Prompt{Text: "Triage issue 7."}}},
+	{string(runA), "", run.Created{Run: runA, Session: sessionA, Agent: triage, Trigger: "trg_triage", Hook: "dlv_3c4d5e", Taint: []string{"hook_github"}, Body: run.Prompt{Script: "return 1", Text: "Triage issue 7."}}},
 	{string(runA), "", run.ModelRequested{Run: runA, Step: 1, Attempt: 2, Digest: digestA, NotBefore: at.Add(2 * time.Second)}},
 	{string(runA), "", run.ModelCompleted{Run: runA, Step: 1, InputTokens: 812, OutputTokens: 64, Body: run.Answer{Text: "I will comment.", Raw: json.RawMessage(`[{"type":"thinking","signature":"c2ln"}]`),
 		Calls: []run.ToolUse{{ID: "toolu_1", Call: callA, Tool: "github.add_issue_comment", Args: args, Via: "github.call_operation"}}}}},
@@ -136,7 +136,7 @@ var samples = []struct {
 	{"tgt_oncall", "", notice.Sent{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Attempts: 2, Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
 	{"tgt_oncall", "", notice.Failed{Notice: noticeA, Target: "tgt_oncall", About: target.Requested, Approval: approveA, Attempts: 10, Reason: "it answered 503", Owner: "0-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}},
 
-	{string(runA), "", script.Started{Call: callA, Run: runA, Attempt: 1, Seed: 18446744073709551615, NowMS: 1796040000123}},
+	{string(runA), "", script.Started{Call: callA, Run: runA, Attempt: 1, Seed: 18446744073709551615, NowMS: 1796040000123, Tier: "jailed"}},
 	{string(runA), "", script.Fetching{Call: callA, Run: runA, Seq: 1, Digest: digestA, Method: "POST", Body: script.Asked{URL: "https://status.example.com/incidents"}}},
 	{string(runA), "", script.Fetched{Call: callA, Run: runA, Seq: 1, Digest: digestA, Method: "GET", Status: 200, Bytes: 5242880, Code: "too_large", Body: script.Hops{
 		Hops: []script.Hop{{URL: "https://status.example.com/status.json", Address: "203.0.113.9:443", Status: 200}}, Message: "the response is larger than 5242880 bytes",

@@ -47,6 +47,11 @@ func (s Subject) Aggregate() string {
 // filter that did not cover the published subject would switch the check off without a word.
 func (s Subject) Filter() string { return s.Aggregate() + ">" }
 
+// OfRun is the filter for everything that happens in a run: to the run itself, its calls, its scripts.
+func OfRun(tenant id.Tenant, run id.Run) string {
+	return subjectRoot + string(tenant) + ".*." + string(run) + ".>"
+}
+
 // ParseSubject reads a subject. It does not know kinds, so an event of a kind that is newer than this program still
 // has its place.
 func ParseSubject(text string) (Subject, error) {

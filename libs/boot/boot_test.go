@@ -147,7 +147,8 @@ func TestHealth(t *testing.T) {
 		}
 		return resp.StatusCode, string(raw)
 	}
-	if code, body := get("/readyz"); code != 200 || !strings.Contains(body, `"ready":true`) {
+	h.Tell("kernel", "old")
+	if code, body := get("/readyz"); code != 200 || !strings.Contains(body, `"ready":true`) || !strings.Contains(body, `"facts":{"kernel":"old"}`) {
 		t.Errorf("ready: %d %s", code, body)
 	}
 	failing = broken

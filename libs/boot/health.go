@@ -3,6 +3,7 @@ package boot
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -14,10 +15,27 @@ import (
 type Health struct {
 	mu     sync.Mutex
 	checks map[string]func(context.Context) error
+	facts  map[string]string
 }
 
 // NewHealth makes a Health without checks, which is ready.
-func NewHealth() *Health { return &Health{checks: map[string]func(context.Context) error{}} }
+func NewHealth() *Health {
+	return &Health{checks: map[string]func(context.Context) error{}, facts: map[string]string{}}
+}
+
+// Tell says something that whoever looks at the process's readiness should know; it changes nothing.
+func (h *Health) Tell(name, fact string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.facts[name] = fact
+}
+
+// Facts gives what was told.
+func (h *Health) Facts() map[string]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.facts)
+}
 
 // Check adds a condition of readiness.
 func (h *Health) Check(name string, ready func(context.Context) error) {
@@ -69,5 +87,6 @@ func (h *Health) serveReady(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(struct { // the prober is gone if this fails
 		Ready   bool                      `json:"ready"`
 		Failing map[string]problem.Detail `json:"failing,omitempty"`
-	}{len(failing) == 0, failing})
+		Facts   map[string]string         `json:"facts,omitempty"`
+	}{len(failing) == 0, failing, h.Facts()})
 }

@@ -65,6 +65,31 @@ func (set Set) Apply(seq uint64, ev schemas.Event) {
 	}
 }
 
+// Of is the call that an event is about; "" for what is no call's.
+func Of(ev schemas.Event) id.Call {
+	switch ev := ev.(type) {
+	case call.Requested:
+		return ev.Call
+	case call.Held:
+		return ev.Call
+	case call.Admitted:
+		return ev.Call
+	case call.Refused:
+		return ev.Call
+	case call.Finished:
+		return ev.Call
+	case call.Failed:
+		return ev.Call
+	case call.Cancelled:
+		return ev.Call
+	case call.Unknown:
+		return ev.Call
+	case call.Late:
+		return ev.Call
+	}
+	return ""
+}
+
 func (set Set) of(c id.Call) *State {
 	s := set[c]
 	if s == nil {

@@ -50,6 +50,12 @@ func (c *Client) CloseIdleConnections() {
 	}
 }
 
+// Allows judges a request by its rule, without making it: nothing is resolved or dialled. Problems: denied, invalid.
+func (c *Client) Allows(req *http.Request) error {
+	_, _, err := c.prepare(req)
+	return err
+}
+
 // Do makes a request and follows its redirects. The hops that were made come with every error. The caller closes the
 // response's body.
 func (c *Client) Do(ctx context.Context, req *http.Request) (*http.Response, []Hop, error) {

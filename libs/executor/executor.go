@@ -5,6 +5,7 @@ package executor
 import (
 	"context"
 	"crypto/ed25519"
+	"strings"
 	"time"
 
 	"github.com/execwarden/execwarden/libs/bus"
@@ -159,6 +160,12 @@ func (g *Gate) verify(ctx context.Context, w *Work) (permit.Claims, error) {
 		return p, err
 	}
 	return p, nil
+}
+
+// Stands says whether what an admission rested on is there still, as far as this process has heard.
+func (g *Gate) Stands(tenant id.Tenant, a call.Admitted) bool {
+	connection, _, _ := strings.Cut(a.Tool, ".")
+	return g.flights.standing.Stands(thing{Tenant: tenant, ID: string(a.Grant)}) && !g.flights.standing.Gone(thing{Tenant: tenant, ID: "con_" + connection})
 }
 
 // Claim claims the call. Problems: busy while another owner holds it.

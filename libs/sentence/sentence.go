@@ -77,6 +77,15 @@ func Noticed(ev schemas.Event) (text string, well bool) {
 	return "", true
 }
 
+// Started says that a script starts, and how its worker is isolated.
+func Started(e script.Started) string {
+	text := "JavaScript starts" + Attempt(e.Attempt)
+	if e.Tier != "" {
+		text += ", isolation " + e.Tier
+	}
+	return text
+}
+
 // Fetched says what a script fetched.
 func Fetched(e script.Fetched) string {
 	text := "fetch " + e.Method

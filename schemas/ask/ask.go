@@ -315,6 +315,7 @@ type StartRun struct {
 	Run      id.Run      `json:"run,omitempty"` // default: a fresh one
 	Agent    id.Agent    `json:"agent"`
 	Prompt   string      `json:"prompt"`
+	Script   string      `json:"script,omitempty"` // runs this as the agent, and asks no model; Prompt is its name then
 	Trigger  id.Trigger  `json:"trigger,omitempty"`
 	Delivery id.Delivery `json:"delivery,omitempty"`
 	Taint    []string    `json:"taint,omitempty"`

@@ -29,9 +29,11 @@ type Created struct {
 // Kind implements schemas.Event.
 func (Created) Kind() string { return "run.created" }
 
-// Prompt is what the run was asked to do.
+// Prompt is what the run was asked to do. A run with a script asks no model: a person wrote what the agent does, and it
+// ends as the script does.
 type Prompt struct {
-	Text string `json:"text"`
+	Text   string `json:"text"`
+	Script string `json:"script,omitempty"` // JavaScript or TypeScript; Text is its name then
 }
 
 // ModelRequested says that a step's model call is about to be made. Attempt counts from 1.

@@ -15,6 +15,7 @@ type Started struct {
 	Attempt int     `json:"attempt"`
 	Seed    uint64  `json:"seed"`
 	NowMS   int64   `json:"now_ms"`
+	Tier    string  `json:"tier,omitempty"` // how its worker is isolated: jailed, core or weak
 }
 
 // Kind implements schemas.Event.

@@ -7,6 +7,7 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/id"
@@ -16,8 +17,12 @@ import (
 	"github.com/execwarden/execwarden/services/agentloop/internal/loop"
 )
 
-// maxPrompt is the longest prompt, in bytes.
-const maxPrompt = 256 << 10
+// The longest prompt, script and name of a script, in bytes.
+const (
+	maxPrompt = 256 << 10
+	maxScript = 64 << 10 // as the runtime takes it
+	maxName   = 256
+)
 
 func (s *Service) answer() (*rpc.Server, error) {
 	return s.deps.Answer(append(s.vault.Methods(s.keepsOf, s.secretsOf),
@@ -37,7 +42,11 @@ func (s *Service) startRun(ctx context.Context, who rpc.Caller, q ask.StartRun) 
 	switch {
 	case errRun != nil || errAgent != nil:
 		return ask.Started{}, problem.New(problem.Invalid, "a run needs an agent's id, and one of its own if it has one")
-	case q.Prompt == "" || len(q.Prompt) > maxPrompt:
+	case len(q.Script) > maxScript:
+		return ask.Started{}, problem.New(problem.TooLarge, "the script is %d bytes; the limit is %d", len(q.Script), maxScript)
+	case q.Script != "" && len(q.Prompt) > maxName:
+		return ask.Started{}, problem.New(problem.Invalid, "a script's name has at most %d bytes", maxName)
+	case q.Script == "" && (q.Prompt == "" || len(q.Prompt) > maxPrompt):
 		return ask.Started{}, problem.New(problem.Invalid, "a prompt has 1 to %d bytes", maxPrompt)
 	}
 	if err := s.view.Current(); err != nil {
@@ -49,6 +58,8 @@ func (s *Service) startRun(ctx context.Context, who rpc.Caller, q ask.StartRun) 
 		return ask.Started{}, problem.New(problem.NotFound, "there is no agent %s", id.Name(q.Agent))
 	case def.Hosting != agent.Hosted:
 		return ask.Started{}, problem.New(problem.Invalid, "agent %s runs its own loop", id.Name(q.Agent))
+	case q.Script != "" && !def.Runtime.Enabled:
+		return ask.Started{}, problem.New(problem.Conflict, "the runtime of agent %s is off: it runs no script", id.Name(q.Agent))
 	}
 	ses := id.Derive[id.Session](string(q.Run))
 	// The session first: a crash here leaves an empty session, and the repeated question finds it.
@@ -60,12 +71,31 @@ func (s *Service) startRun(ctx context.Context, who rpc.Caller, q ask.StartRun) 
 	created := id.Derive[id.Event](string(who.Tenant), string(q.Run), "created")
 	seq, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
 		Tenant: who.Tenant, Key: string(q.Run), Run: q.Run, Actor: who.Actor, ID: created,
-		Event: run.Created{Run: q.Run, Session: ses, Agent: def, Trigger: q.Trigger, Hook: q.Delivery, Taint: q.Taint, Body: run.Prompt{Text: q.Prompt}},
+		Event: run.Created{Run: q.Run, Session: ses, Agent: def, Trigger: q.Trigger, Hook: q.Delivery, Taint: q.Taint, Body: run.Prompt{Text: q.Prompt, Script: q.Script}},
 	}, 0)
 	if problem.CodeOf(err) == problem.Conflict {
 		return ask.Started{}, problem.Wrap(err, problem.Conflict, "run %s exists and was started otherwise", q.Run)
 	}
+	if err == nil && q.Script != "" {
+		err = s.sameScript(ctx, seq, q)
+	}
 	return ask.Started{Run: q.Run, Seq: seq}, err
+}
+
+// sameScript says whether the run that stands at seq, maybe since an earlier asking, is the one that is asked for.
+func (s *Service) sameScript(ctx context.Context, seq uint64, q ask.StartRun) error {
+	stored, err := s.deps.Log.ReadAt(ctx, schemas.Activity, seq)
+	if err != nil {
+		return err
+	}
+	was, err := eventlog.Decode[run.Created](stored)
+	if err != nil {
+		return err
+	}
+	if was.Run != q.Run || was.Agent.Agent != q.Agent || was.Body.Script != q.Script {
+		return problem.New(problem.Conflict, "the same key started another script before; use a new one")
+	}
+	return nil
 }
 
 func (s *Service) cancelRun(ctx context.Context, who rpc.Caller, q ask.CancelRun) (ask.Done, error) {

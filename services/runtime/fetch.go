@@ -49,6 +49,9 @@ func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, 
 	if err != nil {
 		return sandbox.Response{}, sandbox.Abort(err)
 	}
+	if err := h.order.askElse(f.Seq); err != nil {
+		return sandbox.Response{}, err
+	}
 	now := script.Fetched{Call: h.w.Admitted.Call, Run: h.w.Admitted.Run, Seq: f.Seq, Digest: digestOf(f), Method: f.Method}
 	req, refused := h.admitted(ctx, f) // counted, also when the answer is recorded
 	if e, ok := earlier.fetched[f.Seq]; ok {
@@ -57,17 +60,25 @@ func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, 
 		case err != nil:
 			return sandbox.Response{}, sandbox.Abort(err)
 		case before.Digest != now.Digest:
-			return sandbox.Response{}, diverged("fetched something else here before")
+			return sandbox.Response{}, diverged("request %d was another fetch before", f.Seq)
 		}
-		return h.again(ctx, before)
+		return inTurn(ctx, h.order, f.Seq, func() (sandbox.Response, error) {
+			if refused != nil && before.Code == "" {
+				return sandbox.Response{}, refused // the agent's rule was changed since
+			}
+			return h.again(ctx, before)
+		})
 	}
 	begun, ok := earlier.fetching[f.Seq]
 	switch {
 	case ok && begun != now.Digest:
-		return sandbox.Response{}, diverged("fetched something else here before")
+		return sandbox.Response{}, diverged("request %d was another fetch before", f.Seq)
 	case ok: // an earlier attempt ended between the request and the record of its answer
 		refused = problem.New(problem.Unknown, "this %s may have been made before the script was cut off; it is not made again", f.Method)
 	case refused == nil && f.Method != http.MethodGet && f.Method != http.MethodHead:
+		// A held call lets this come to its end before it ends the worker.
+		h.sending.Add(1)
+		defer h.sending.Done()
 		_, err := h.s.deps.Log.Append(ctx, h.draft(script.Fetching{Call: now.Call, Run: now.Run, Seq: f.Seq, Digest: now.Digest, Method: f.Method,
 			Body: script.Asked{URL: shown(f.URL)}}, strconv.Itoa(f.Seq)))
 		if err != nil {
@@ -90,7 +101,7 @@ func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, 
 	if err := h.keep(ctx, now); err != nil {
 		return sandbox.Response{}, sandbox.Abort(err) // what could not be recorded is not given
 	}
-	return h.given(now)
+	return inTurn(ctx, h.order, f.Seq, func() (sandbox.Response, error) { return h.given(now) })
 }
 
 // inFetched is the largest page that stands in its event, in bytes.
@@ -220,8 +231,4 @@ func shown(raw string) string {
 	}
 	u.User = nil
 	return cut(u.String(), 8<<10)
-}
-
-func diverged(how string) error {
-	return problem.New(problem.Conflict, "replay_divergence: the script %s", how)
 }

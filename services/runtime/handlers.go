@@ -57,7 +57,7 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 		return err
 	}
 	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: w.Tenant, Key: string(w.Admitted.Run), Run: w.Admitted.Run, Actor: actor, Causation: h.Envelope.ID, Correlation: w.Correlation,
-		Event: script.Started{Call: w.Admitted.Call, Run: w.Admitted.Run, Attempt: held.Epoch(), Seed: seed(w.Admitted.Call), NowMS: h.StoredAt.UnixMilli()}})
+		Event: script.Started{Call: w.Admitted.Call, Run: w.Admitted.Run, Attempt: held.Epoch(), Seed: seed(w.Admitted.Call), NowMS: h.StoredAt.UnixMilli(), Tier: string(s.pool.Tier())}})
 	if err != nil {
 		return err
 	}
@@ -98,35 +98,39 @@ func (s *Service) run(ctx context.Context, w *executor.Work, source string, now 
 		return nil, err
 	}
 	agent, _ := s.agents.Get(w.Tenant, string(w.Requested.Agent)) // one that is gone has no egress rule
-	host, err := newHost(s, w, agent.Runtime.Egress)
+	host, err := newHost(ctx, s, w, agent.Runtime.Egress)
+	defer host.close()
+	if executor.Later(err) {
+		return nil, err
+	}
 	if err != nil { // a rule that cannot be read: another try would not read it either
 		d := problem.DetailOf(err)
 		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}, nil
 	}
-	defer host.close()
 	job := sandbox.Script{Source: source, Seed: seed(w.Admitted.Call), Now: now, Fetch: len(agent.Runtime.Egress) > 0}
 	for _, t := range visible.Tools {
 		if !strings.HasPrefix(t.Name, "runtime.") { // a script starts no scripts
 			job.Tools = append(job.Tools, t.Name)
 		}
 	}
-	began := time.Now()
 	result, err := s.pool.Run(ctx, string(w.Tenant), job, host)
 	var failure *sandbox.ScriptError
 	switch {
 	case executor.Stopped(ctx) != "":
+		s.metrics.leftOff(err, true)
 		return s.cancelled(w, executor.Stopped(ctx)), nil
 	case errors.As(err, &failure):
-		s.scripts.WithLabelValues(failure.Code).Observe(time.Since(began).Seconds())
+		s.metrics.ended(failure.Code, result.Stats)
 		return s.finished(w, host, true, errorResult{Error: failing{failure.Code, failure.Message, failure.Line, failure.Col}, Logs: result.Logs, Notes: host.noted()})
 	case err != nil && executor.Later(err) || ctx.Err() != nil:
+		s.metrics.leftOff(err, false)
 		return nil, problem.Wrap(err, problem.Unavailable, "the script was cut off")
 	case err != nil:
 		d := problem.DetailOf(err)
-		s.scripts.WithLabelValues(string(d.Code)).Observe(time.Since(began).Seconds())
+		s.metrics.ended(string(d.Code), result.Stats)
 		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}, nil
 	}
-	s.scripts.WithLabelValues("ok").Observe(time.Since(began).Seconds())
+	s.metrics.ended("ok", result.Stats)
 	return s.finished(w, host, false, valueResult{Value: result.Value, Logs: result.Logs, Warnings: result.Warnings, Notes: host.noted(), Isolation: string(result.Tier)})
 }
 

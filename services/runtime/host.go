@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -28,8 +27,11 @@ type host struct {
 	way   *egress.Client // nil: no fetch
 	rules []agent.Egress
 
-	record record
-	shelf  shelf
+	live    func(call.News)
+	order   *order
+	record  record
+	shelf   shelf
+	sending sync.WaitGroup // fetches under way that may change something
 
 	mu    sync.Mutex
 	made  map[int]int // fetches by each rule
@@ -38,10 +40,13 @@ type host struct {
 	notes []string // what the model has to know of the script's calls, beyond what the script makes of them
 }
 
-func newHost(s *Service, w *executor.Work, rules []agent.Egress) (*host, error) {
-	h := &host{s: s, w: w, made: map[int]int{}}
-	err := h.openWay(rules)
-	return h, err
+func newHost(ctx context.Context, s *Service, w *executor.Work, rules []agent.Egress) (*host, error) {
+	h := &host{s: s, w: w, made: map[int]int{}, live: s.gate.News(w, time.Now)}
+	var err error
+	if h.order, err = openOrder(ctx, s, w); err != nil {
+		return h, err
+	}
+	return h, h.openWay(rules)
 }
 
 func (h *host) close() {
@@ -91,53 +96,50 @@ func (h *host) addTaint(origins ...string) {
 }
 
 // CallTool implements sandbox.Host. The call's id follows from the script's and the place of the call in it: a script
-// that is run again asks for the same call, and finds its outcome.
+// that is run again asks for the same call, and finds its outcome. Outcomes are given in the order of the record.
 func (h *host) CallTool(ctx context.Context, c sandbox.Call) (json.RawMessage, error) {
 	args, err := permit.CanonicalArgs(c.Args)
 	if err != nil {
 		return nil, err
 	}
-	callID := id.Derive[id.Call](string(h.w.Admitted.Call), strconv.Itoa(c.Seq))
+	callID := h.order.nested(c.Seq)
 	wake, forget := h.s.hints.wait(callID)
 	defer forget()
-	state, err := h.read(ctx, callID)
+	state, err := h.order.ask(c.Seq, c.Tool, permit.Digest(args))
 	if err != nil {
-		return nil, sandbox.Abort(err)
+		return nil, err
 	}
 	if state.Requested == nil {
+		// A crash right after this leaves a call that is decided and made without us, and found by the next life.
 		if err := h.request(ctx, callID, c.Tool, args); err != nil {
 			return nil, sandbox.Abort(err)
 		}
-	} else if state.Requested.Tool != c.Tool || state.Requested.ArgsDigest != permit.Digest(args) {
-		return nil, problem.New(problem.Conflict, "replay_divergence: the script called %s here before, with other arguments or another tool", state.Requested.Tool)
 	}
-	for {
-		if state.Outcome != nil {
-			h.noteEdit(state)
-			return h.outcome(state)
+	err = h.order.turn(ctx, answerID(callID), wake, func() error {
+		if state := h.order.state(callID); state.Held != nil && !state.Settled() {
+			// A person may take days. The worker ends; the script is run again when they have decided. A fetch that
+			// changes something is let come to its end first: cut off, it would be one of unknown outcome.
+			h.sending.Wait()
+			return sandbox.Abort(waits(callID))
 		}
-		if state.Held != nil && !state.Settled() {
-			// A person may take days. The worker ends; the script is run again when they have decided.
-			return nil, sandbox.Abort(waits(callID))
-		}
-		select {
-		case <-wake:
-		case <-time.After(pollOutcome):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if state, err = h.read(ctx, callID); err != nil {
-			return nil, sandbox.Abort(err)
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	state = h.order.state(callID)
+	if err := h.order.stands(state); err != nil {
+		return nil, err
+	}
+	h.noteEdit(&state)
+	return h.outcome(&state)
 }
 
 // pollOutcome is how often an outcome is looked for when no hint comes: a held call, for one, sends none.
 const pollOutcome = 200 * time.Millisecond
 
-func (h *host) read(ctx context.Context, c id.Call) (*calls.State, error) {
-	return calls.Read(ctx, h.s.deps.Log, h.w.Tenant, h.w.Admitted.Run, c, h.w.Admitted.Requested)
-}
+// Answered implements sandbox.Host.
+func (h *host) Answered(seq int) { h.order.gave(seq) }
 
 func (h *host) request(ctx context.Context, c id.Call, tool string, args json.RawMessage) error {
 	r := h.w.Requested
@@ -203,5 +205,6 @@ func plain(raw json.RawMessage) json.RawMessage {
 	return text
 }
 
-// Log implements sandbox.Host. Lines are part of the result.
-func (h *host) Log(string, string) {}
+// Log implements sandbox.Host. Lines are part of the result; whoever follows the run sees them as they come. A script
+// that is run again says the same lines again, under the same numbers.
+func (h *host) Log(level, line string) { h.live(call.News{Level: level, Message: line}) }

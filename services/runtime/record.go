@@ -31,7 +31,7 @@ func (h *host) earlier(ctx context.Context) (*record, error) {
 	}
 	r.fetched, r.fetching, r.searched = map[int]schemas.Envelope{}, map[int]string{}, map[int]schemas.Envelope{}
 	filter := schemas.SubjectOf(h.w.Tenant, script.Started{}.Kind(), string(h.w.Admitted.Run), "").Filter()
-	for e, err := range h.s.deps.Log.ReadApart(ctx, schemas.Activity, filter, h.w.Seq) {
+	for e, err := range h.s.deps.Log.ReadApart(ctx, schemas.Activity, filter, h.w.Admitted.Requested) {
 		if err != nil {
 			return nil, err
 		}

@@ -24,6 +24,9 @@ func (h *host) SearchTools(ctx context.Context, q sandbox.Search) (json.RawMessa
 	if err != nil {
 		return nil, sandbox.Abort(err)
 	}
+	if err := h.order.askElse(q.Seq); err != nil {
+		return nil, err
+	}
 	now := script.Searched{Call: h.w.Admitted.Call, Run: h.w.Admitted.Run, Seq: q.Seq, Body: script.Told{Query: cut(q.Query, maxQuery), Tool: cut(q.Tool, maxQuery)}}
 	if e, ok := earlier.searched[q.Seq]; ok {
 		before, err := restored[script.Searched](ctx, h.s.deps.Log, e)
@@ -31,9 +34,9 @@ func (h *host) SearchTools(ctx context.Context, q sandbox.Search) (json.RawMessa
 		case err != nil:
 			return nil, sandbox.Abort(err)
 		case before.Body.Query != now.Body.Query || before.Body.Tool != now.Body.Tool:
-			return nil, diverged("searched for something else here before")
+			return nil, diverged("request %d was another search before", q.Seq)
 		}
-		return told(before)
+		return inTurn(ctx, h.order, q.Seq, func() (json.RawMessage, error) { return told(before) })
 	}
 	now.Body.Answer, err = h.lookUp(ctx, now.Body, q.Limit)
 	switch code := problem.CodeOf(err); {
@@ -47,7 +50,7 @@ func (h *host) SearchTools(ctx context.Context, q sandbox.Search) (json.RawMessa
 	if _, err := h.s.deps.Log.Append(ctx, h.draft(now, strconv.Itoa(q.Seq))); err != nil {
 		return nil, sandbox.Abort(err)
 	}
-	return told(now)
+	return inTurn(ctx, h.order, q.Seq, func() (json.RawMessage, error) { return told(now) })
 }
 
 func (h *host) lookUp(ctx context.Context, t script.Told, limit int) (json.RawMessage, error) {

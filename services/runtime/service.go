@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/execwarden/execwarden/libs/barrier"
@@ -69,7 +68,7 @@ type Service struct {
 	gate    *executor.Gate
 	hints   *hints
 	agents  eventlog.Latest[agent.Defined]
-	scripts *prometheus.HistogramVec
+	metrics *metrics
 	pool    *sandbox.Pool // set by Run, before anything is heard
 }
 
@@ -83,10 +82,9 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	s.gate = executor.New(call.Script, deps.Conn, deps.Log, deps.Root)
 	s.view = deps.View(s.apply, executor.Kinds()...)
 	s.gate.Follow(s.view)
-	s.scripts = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "execwarden_script_seconds", Help: "Time of scripts, by result.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
-	}, []string{"result"})
-	return s, deps.Metrics.Register(s.scripts)
+	var err error
+	s.metrics, err = newMetrics(deps.Metrics)
+	return s, err
 }
 
 // Run works until ctx ends and every worker has.
@@ -99,6 +97,10 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer s.pool.Close()
+	if err = s.metrics.watch(s.deps.Metrics, s.pool); err != nil {
+		return err
+	}
+	s.deps.Health.Tell("script isolation", string(s.pool.Tier()))
 	if s.pool.Tier() == sandbox.TierWeak {
 		s.log.Error("SCRIPTS ARE NOT ISOLATED: allow_weak_sandbox is set; never run other people's agents like this", "isolation", s.pool.Isolation())
 	} else {

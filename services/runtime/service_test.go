@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/execwarden/execwarden/libs/boot"
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/permit"
@@ -45,6 +46,7 @@ type house struct {
 	asked  atomic.Int64 // of the page
 	stop   func()
 	worker string
+	deps   boot.Deps // of the service that runs
 	change func(*runtime.Config)
 	n      int // scripts that value ran
 }
@@ -80,7 +82,8 @@ func (h *house) run() {
 	if h.change != nil {
 		h.change(&cfg)
 	}
-	s, err := runtime.New(cfg, h.Deps(schemas.Runtime))
+	h.deps = h.Deps(schemas.Runtime)
+	s, err := runtime.New(cfg, h.deps)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -90,18 +93,19 @@ func (h *house) run() {
 // admit asks for a script and admits it.
 func (h *house) admit(c id.Call, args string) (admission eventlog.Draft) {
 	h.t.Helper()
-	return h.admitArgs(run1, c, args)
+	return h.admitAfter(run1, c, args, func() {})
 }
 
 // admitIn is admit in another run.
 func (h *house) admitIn(r id.Run, c id.Call, js string) {
 	h.t.Helper()
-	h.admitArgs(r, c, source(js))
+	h.admitAfter(r, c, source(js), func() {})
 }
 
 func (h *house) gateway() *bus.Conn { return h.Conn(h.t, string(schemas.Gateway)) }
 
-func (h *house) admitArgs(r id.Run, c id.Call, args string) (admission eventlog.Draft) {
+// admitAfter is admit of a script of which something is on record already.
+func (h *house) admitAfter(r id.Run, c id.Call, args string, recorded func()) (admission eventlog.Draft) {
 	h.t.Helper()
 	canonical, err := permit.CanonicalArgs(json.RawMessage(args))
 	if err != nil {
@@ -110,6 +114,7 @@ func (h *house) admitArgs(r id.Run, c id.Call, args string) (admission eventlog.
 	control := h.Events(schemas.Control)
 	seq := h.Say(schemas.Agentloop, eventlog.Draft{Key: string(r), Run: r, Event: call.Requested{Call: c, Run: r, Agent: "agt_a", Tool: "runtime.run_javascript",
 		ArgsDigest: permit.Digest(canonical), Effect: string(c), Taint: []string{"hook_a"}, Body: call.Args{Args: canonical}}})
+	recorded()
 	now := time.Now().UTC()
 	last := control[len(control)-1].Seq
 	text, err := h.signer.Sign(permit.Claims{Audience: call.Script, Tenant: servicekit.Tenant, Run: r, Call: c, Tool: "runtime.run_javascript", ArgsDigest: permit.Digest(canonical),
@@ -160,6 +165,20 @@ func (h *house) finish(r call.Requested, result string) {
 	h.t.Helper()
 	h.Say(schemas.Toolbroker, eventlog.Draft{Key: string(run1), Route: call.Upstream, Event: call.Finished{Call: r.Call, Run: run1, Tool: r.Tool, Taint: []string{"con_tickets"},
 		Body: call.Result{Result: json.RawMessage(result)}}})
+}
+
+// claimEnded says whether nobody acts on a call that somebody claimed.
+func (h *house) claimEnded(c id.Call) bool {
+	kv, err := h.Boot.JS.KeyValue(h.t.Context(), "claims")
+	if err != nil {
+		return false
+	}
+	entry, err := kv.Get(h.t.Context(), "tnt_a."+string(c))
+	if err != nil {
+		return false
+	}
+	var claim struct{ Deadline time.Time }
+	return json.Unmarshal(entry.Value(), &claim) == nil && time.Now().After(claim.Deadline)
 }
 
 // outcome waits for how a script ended.
@@ -225,9 +244,9 @@ func TestHeldCall(t *testing.T) {
 	h.finish(h.nested(1), `{"content":[{"type":"text","text":"7"}]}`)
 	second := h.nested(2)
 	h.Say(schemas.Toolbroker, eventlog.Draft{Key: string(run1), Event: call.Held{Call: second.Call, Run: run1, Agent: "agt_a", Tool: second.Tool, Digest: "d"}})
-	h.letsGo("call_js")
+	h.letGo("call_js")
 	h.Say(schemas.Toolbroker, eventlog.Draft{Key: string(run1), Route: call.Upstream, Event: call.Admitted{Call: second.Call, Run: run1, Tool: second.Tool,
-		Edited: 9, Body: call.Args{Args: json.RawMessage(`{"id":8}`)}}})
+		Grant: "grt_js", Edited: 9, Body: call.Args{Args: json.RawMessage(`{"id":8}`)}}})
 	h.finish(second, `{"content":[{"type":"text","text":"closed"}]}`)
 	if _, result := h.outcome("call_js"); !strings.Contains(result, `[7,"closed",0.`) || !strings.Contains(result, `"notes":["a person edited the arguments of `+second.Tool+`; it was called with {\"id\":8}"]`) {
 		t.Error(result)

@@ -1,11 +1,14 @@
 package loop
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/run"
 )
 
@@ -61,6 +64,8 @@ func Next(s *State, now time.Time) Action {
 		return Wait{}
 	case s.Cancel != nil:
 		return Cancel{s.Cancel.Reason}
+	case s.Created.Body.Script != "":
+		return s.runScript()
 	case len(s.Steps) == 0:
 		return s.askModel(1, 1, time.Time{})
 	}
@@ -94,6 +99,57 @@ func Next(s *State, now time.Time) Action {
 		return Wait{}
 	}
 	return s.askModel(n+1, 1, time.Time{})
+}
+
+// runScript is the whole of a run that a person wrote: one call, and the run ends as it does.
+func (s *State) runScript() Action {
+	c := id.Derive[id.Call](string(s.Created.Run), "script")
+	state := s.Calls[c]
+	switch {
+	case state == nil || state.Requested == nil && state.Outcome == nil:
+		args, err := json.Marshal(map[string]string{"source": s.Created.Body.Script})
+		if err != nil {
+			return Fail{problem.Internal, "the script cannot be written as JSON"}
+		}
+		return AskTools{[]run.ToolUse{{Call: c, Tool: "runtime.run_javascript", Args: args}}}
+	case state.Outcome == nil:
+		return Wait{}
+	}
+	switch o := state.Outcome.(type) {
+	case call.Finished:
+		return ofScript(o)
+	case call.Refused:
+		return Fail{problem.Code(o.Code), o.Reason}
+	case call.Failed:
+		return Fail{problem.Code(o.Code), o.Message}
+	case call.Cancelled:
+		return Fail{problem.Cancelled, o.Reason}
+	case call.Unknown:
+		return Fail{problem.Unknown, o.Message}
+	}
+	return Fail{problem.Internal, "the script ended in a way that this version does not know"}
+}
+
+// ofScript ends a run with its script's value, or with why there is none.
+func ofScript(o call.Finished) Action {
+	var r struct {
+		Value json.RawMessage `json:"value"`
+		Error struct {
+			Code    problem.Code `json:"code"`
+			Message string       `json:"message"`
+			Line    int          `json:"line"`
+			Col     int          `json:"col"`
+		} `json:"error"`
+	}
+	switch err := json.Unmarshal(o.Body.Result, &r); {
+	case err != nil:
+		return Fail{problem.Internal, "the script's result cannot be read"}
+	case o.ToolError && r.Error.Line > 0:
+		return Fail{r.Error.Code, fmt.Sprintf("%s at line %d, column %d", r.Error.Message, r.Error.Line, r.Error.Col)}
+	case o.ToolError:
+		return Fail{r.Error.Code, r.Error.Message}
+	}
+	return Complete{string(r.Value)}
 }
 
 // afterFailure decides about a step whose model call is not answered.

@@ -96,8 +96,11 @@ func (s *State) Tokens() (n int) {
 	return n
 }
 
-// CallCount is how many calls the run's answers have asked for.
+// CallCount is how many calls the run's answers, or its script and that, have asked for.
 func (s *State) CallCount() (n int) {
+	if s.Created != nil && s.Created.Body.Script != "" {
+		return len(s.Calls)
+	}
 	for _, step := range s.Steps {
 		if step.Completed != nil {
 			n += len(step.Completed.Body.Calls)

@@ -76,6 +76,7 @@ func (a *API) routes() []route {
 		{"GET /v1/agents/{name}/access", anyRole, answer(a.agentAccess), 0},
 		{"POST /v1/agents/{name}/access", anyRole, answer(a.agentAccess), 0},
 		{"GET /v1/agents/{name}/types", anyRole, answer(a.agentTypes), 0},
+		{"POST /v1/agents/{name}/scripts", member.Role.MayConfigure, answer(a.runScript), 0},
 		{"POST /v1/grants/{name}/revoke", member.Role.MayConfigure, answer(a.revokeGrant), 0},
 		{"GET /v1/targets", anyRole, answer(a.targets), 0},
 		{"PUT /v1/targets/{name}", member.Role.MayConfigure, answer(a.defineTarget), 0},

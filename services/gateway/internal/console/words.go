@@ -25,6 +25,9 @@ const (
 func words(ev schemas.Event) (text, tone string) {
 	switch e := ev.(type) {
 	case run.Created:
+		if e.Body.Script != "" {
+			return "a person's script " + e.Body.Text, plain
+		}
 		return "asked: " + e.Body.Text, plain
 	case run.ModelRequested:
 		return fmt.Sprintf("step %d: asks the model", e.Step) + sentence.Attempt(e.Attempt), plain
@@ -83,7 +86,7 @@ func words(ev schemas.Event) (text, tone string) {
 		}
 		return text, plain
 	case script.Started:
-		return fmt.Sprintf("JavaScript starts%s", sentence.Attempt(e.Attempt)), plain
+		return sentence.Started(e), plain
 	case script.Fetched:
 		return sentence.Fetched(e), plain
 	case script.Fetching, script.Searched, artifact.Kept, artifact.Removed, artifact.Refused:

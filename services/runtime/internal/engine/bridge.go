@@ -1,10 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +26,10 @@ func (m *machine) host() goja.Value {
 		"reserve": m.hostReserve, "pattern": m.hostPattern,
 		"encode": m.hostEncode, "decode": m.hostDecode, "copy": m.hostCopy, "btoa": m.hostBtoa, "atob": m.hostAtob,
 		"uuid": m.hostUUID, "random": m.hostRandom,
-		"url": m.hostURL, "build": m.hostBuildURL, "escape": m.hostEscape, "unescape": m.hostUnescape,
+		"encodeInto": m.hostEncodeInto, "join": m.hostJoin, "incomplete": m.hostIncomplete, "wellFormed": m.hostWellFormed,
+		"url": m.hostURL, "changeURL": m.hostChangeURL, "escape": m.hostEscape, "unescape": m.hostUnescape,
+		"digest": m.hostDigest, "hmac": m.hostHMAC, "hmacEqual": m.hostHMACEqual, "compare": m.hostCompare,
+		"indent": m.hostIndent,
 	} {
 		_ = o.Set(name, f) // a new plain object takes any property
 	}
@@ -189,7 +192,7 @@ func (m *machine) hostDone(c goja.FunctionCall) goja.Value {
 
 // hostFail(code, name, message, stack)
 func (m *machine) hostFail(c goja.FunctionCall) goja.Value {
-	m.settled, m.fail = true, failure(c)
+	m.settled, m.fail = true, failure(c, m.places, m.run.Tools)
 	return goja.Undefined()
 }
 
@@ -222,9 +225,18 @@ func (m *machine) hostReserve(c goja.FunctionCall) goja.Value {
 	return goja.Undefined()
 }
 
-// hostPattern(source)
+// hostPattern(source, flags)
 func (m *machine) hostPattern(c goja.FunctionCall) goja.Value {
-	return m.vm.ToValue(withProperties(c.Argument(0).String()))
+	return m.vm.ToValue(suited(c.Argument(0).String(), c.Argument(1).String()))
+}
+
+// hostIndent(json, gap)
+func (m *machine) hostIndent(c goja.FunctionCall) goja.Value {
+	var out bytes.Buffer
+	if err := json.Indent(&out, []byte(c.Argument(0).String()), "", c.Argument(1).String()); err != nil {
+		panic(m.vm.NewTypeError("the value is nested too deeply"))
+	}
+	return m.vm.ToValue(out.String())
 }
 
 // bytesOf gives a copy of the buffer's bytes.
@@ -249,26 +261,56 @@ func window(c goja.FunctionCall) []byte {
 func (m *machine) buffer(b []byte) goja.Value { return m.vm.ToValue(m.vm.NewArrayBuffer(b)) }
 
 func (m *machine) hostEncode(c goja.FunctionCall) goja.Value {
-	return m.buffer([]byte(strings.ToValidUTF8(c.Argument(0).String(), "\uFFFD")))
+	return m.buffer([]byte(wellFormed(c.Argument(0))))
 }
 
-// hostDecode(buffer, offset, length, fatal)
+// wellFormed is a value's text with U+FFFD for what is no character.
+func wellFormed(v goja.Value) string { return strings.ToValidUTF8(v.String(), "\uFFFD") }
+
+func (m *machine) hostWellFormed(c goja.FunctionCall) goja.Value {
+	return m.vm.ToValue(wellFormed(c.Argument(0)))
+}
+
+// hostEncodeInto(text, buffer, offset, length)
+func (m *machine) hostEncodeInto(c goja.FunctionCall) goja.Value {
+	read, written := encodeInto(wellFormed(c.Argument(0)), window(arguments(c, 1)))
+	return m.vm.ToValue(fmt.Sprintf("[%d,%d]", read, written))
+}
+
+// hostDecode(buffer, offset, length, fatal, wide)
 func (m *machine) hostDecode(c goja.FunctionCall) goja.Value {
 	b := window(c)
-	if c.Argument(3).ToBoolean() && !utf8.Valid(b) {
-		panic(m.vm.NewTypeError("the bytes are not valid UTF-8"))
+	var text string
+	valid := true
+	if c.Argument(4).ToBoolean() {
+		text, valid = decodeUTF16(b)
+	} else {
+		text, valid = decodeUTF8(b), utf8.Valid(b)
 	}
-	return m.vm.ToValue(strings.ToValidUTF8(string(b), "\uFFFD"))
+	if !valid && c.Argument(3).ToBoolean() {
+		panic(m.vm.NewTypeError("the bytes are not valid text"))
+	}
+	return m.vm.ToValue(text)
+}
+
+// hostIncomplete(buffer, offset, length, wide)
+func (m *machine) hostIncomplete(c goja.FunctionCall) goja.Value {
+	return m.vm.ToValue(unfinished(window(c), c.Argument(3).ToBoolean()))
+}
+
+// hostJoin(buffer, buffer, offset, length)
+func (m *machine) hostJoin(c goja.FunctionCall) goja.Value {
+	return m.buffer(append(bytesOf(c.Argument(0)), window(arguments(c, 1))...))
 }
 
 func (m *machine) hostCopy(c goja.FunctionCall) goja.Value { return m.buffer(slices.Clone(window(c))) }
 
-// hostBtoa and hostAtob work on strings whose characters stand for bytes.
+// hostBtoa and hostAtob work on strings whose characters stand for bytes. They give undefined for what they do not take.
 func (m *machine) hostBtoa(c goja.FunctionCall) goja.Value {
 	var raw []byte
 	for _, r := range c.Argument(0).String() {
 		if r > 0xff {
-			panic(m.vm.NewTypeError("btoa takes characters up to U+00FF; encode the text with TextEncoder first"))
+			return goja.Undefined()
 		}
 		raw = append(raw, byte(r))
 	}
@@ -282,9 +324,12 @@ func (m *machine) hostAtob(c goja.FunctionCall) goja.Value {
 		}
 		return r
 	}, c.Argument(0).String())
-	raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+	if len(text)%4 == 0 {
+		text = strings.TrimSuffix(strings.TrimSuffix(text, "="), "=")
+	}
+	raw, err := base64.RawStdEncoding.DecodeString(text)
 	if err != nil {
-		panic(m.vm.NewTypeError("atob: the text is not base64"))
+		return goja.Undefined()
 	}
 	out := make([]rune, len(raw))
 	for i, b := range raw {
@@ -308,20 +353,26 @@ func (m *machine) hostRandom(c goja.FunctionCall) goja.Value {
 }
 
 func (m *machine) hostEscape(c goja.FunctionCall) goja.Value {
-	return m.vm.ToValue(strings.ReplaceAll(url.QueryEscape(c.Argument(0).String()), "%2A", "*"))
+	return m.vm.ToValue(escapeQuery(wellFormed(c.Argument(0))))
 }
 
-// hostUnescape decodes what it can and leaves the rest as it is, as the standard has it.
 func (m *machine) hostUnescape(c goja.FunctionCall) goja.Value {
-	return m.vm.ToValue(unescapeQuery(c.Argument(0).String()))
+	return m.vm.ToValue(unescapeQuery(wellFormed(c.Argument(0))))
 }
 
+// hostURL(text, base)
 func (m *machine) hostURL(c goja.FunctionCall) goja.Value {
-	return m.vm.ToValue(parseURL(c.Argument(0).String(), c.Argument(1).String()))
+	var base *string
+	if b := c.Argument(1); !goja.IsUndefined(b) {
+		text := wellFormed(b)
+		base = &text
+	}
+	return m.vm.ToValue(parseURL(wellFormed(c.Argument(0)), base))
 }
 
-func (m *machine) hostBuildURL(c goja.FunctionCall) goja.Value {
-	return m.vm.ToValue(rebuildURL(c.Argument(0).String()))
+// hostChangeURL(href, part, value)
+func (m *machine) hostChangeURL(c goja.FunctionCall) goja.Value {
+	return m.vm.ToValue(changeURL(c.Argument(0).String(), c.Argument(1).String(), wellFormed(c.Argument(2))))
 }
 
 // trackRejection keeps rejected promises until somebody handles them.

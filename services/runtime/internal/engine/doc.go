@@ -6,6 +6,7 @@
 //
 //	Serve    one script: hello, run, last word
 //	program  source text -> program: fences, forms, TypeScript, regular expressions
+//	places   where things are in the script as it was sent
 //	machine  the VM and the one way into it
 //	loop     replies and timers -> entries, until there is a value or nothing left to wait for
 //	watcher  processor time and memory, from beside the VM

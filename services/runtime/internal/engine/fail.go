@@ -47,13 +47,16 @@ func limitReached(code string, l wire.Limits) *wire.Fail {
 }
 
 // failure reads what js/core.js's describe reports: four strings, made inside the VM.
-func failure(c goja.FunctionCall) *wire.Fail {
+func failure(c goja.FunctionCall, at places, tools []string) *wire.Fail {
 	code, name, message, stack := c.Argument(0).String(), c.Argument(1).String(), c.Argument(2).String(), c.Argument(3).String()
 	if code == "" {
 		code = codeException
 	}
+	if name == "ReferenceError" {
+		message = hinted(message, tools)
+	}
 	fail := &wire.Fail{Code: cut(code, maxName), Name: cut(name, maxName), Message: cut(message, maxMessage)}
-	fail.Line, fail.Col = position(stack)
+	fail.Line, fail.Col = position(stack, at)
 	return fail
 }
 
@@ -68,12 +71,12 @@ func cut(s string, n int) string {
 var frame = regexp.MustCompile(regexp.QuoteMeta(scriptName) + `:(\d+):(\d+)`)
 
 // position is the innermost place in the script that a stack names.
-func position(stack string) (line, col int) {
-	at := frame.FindStringSubmatch(stack)
-	if at == nil {
+func position(stack string, at places) (line, col int) {
+	found := frame.FindStringSubmatch(stack)
+	if found == nil {
 		return 0, 0
 	}
-	line, _ = strconv.Atoi(at[1])
-	col, _ = strconv.Atoi(at[2])
-	return unwrapped(line, col)
+	line, _ = strconv.Atoi(found[1])
+	col, _ = strconv.Atoi(found[2])
+	return at.of(line, col)
 }

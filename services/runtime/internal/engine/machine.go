@@ -23,6 +23,7 @@ type machine struct {
 	vm   *goja.Runtime
 	run  wire.Run
 
+	places   places        // of the script
 	start    goja.Callable // js/start.js
 	describe goja.Callable
 
@@ -82,7 +83,7 @@ func (m *machine) execute() *wire.Fail {
 	var program *goja.Program
 	if fail := m.enter(func() error {
 		var refused error
-		program, refused = compile(m.run.Source)
+		program, m.places, refused = compile(m.run.Source)
 		return refused
 	}); fail != nil {
 		return fail
@@ -150,7 +151,7 @@ func (m *machine) verdict(err error) *wire.Fail {
 func (m *machine) uncaught(value goja.Value) *wire.Fail {
 	var fail *wire.Fail
 	_, err := m.describe(goja.Undefined(), value, m.vm.ToValue(func(c goja.FunctionCall) goja.Value {
-		fail = failure(c)
+		fail = failure(c, m.places, m.run.Tools)
 		return goja.Undefined()
 	}))
 	if err != nil || fail == nil {

@@ -23,7 +23,9 @@ func (m *machine) loadPreludes() error {
 		return err
 	}
 	var last goja.Value
-	for _, name := range []string{"harden", "timers", "console", "encoding", "url", "clone", "fetch", "tools", "artifacts", "start"} {
+	for _, name := range []string{
+		"exceptions", "harden", "regexps", "builtins", "iterators", "locale", "timers", "console", "encoding", "crypto", "url", "clone", "fetch", "tools", "artifacts", "start",
+	} {
 		if last, err = m.prelude(name, host, core); err != nil {
 			return err
 		}
@@ -34,7 +36,7 @@ func (m *machine) loadPreludes() error {
 	}
 	m.start, _ = goja.AssertFunction(way.Get("start"))
 	m.describe, _ = goja.AssertFunction(way.Get("describe"))
-	return nil
+	return m.breakout()
 }
 
 // prelude runs one file, which is a function, with args.

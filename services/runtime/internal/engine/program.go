@@ -18,6 +18,7 @@ const (
 	scriptName = "script.ts"
 	opening    = "(async function(){" // on the script's first line, so that lines stay as they were sent
 	closing    = "\n})"
+	unbalanced = "the brackets of the script do not match: something is not closed, or is closed twice"
 )
 
 // compile makes a program whose value is an async function: the script's body. It accepts what models write: a body
@@ -26,36 +27,54 @@ const (
 //
 // The script is wrapped before it is lowered, and the wrapped text has to be one function again: a brace that closes
 // the wrapper early is an error, not a way out of it.
-func compile(source string) (*goja.Program, error) {
+func compile(source string) (*goja.Program, places, error) {
+	for lowered := false; ; lowered = true {
+		parsed, at, refused := read(source, lowered)
+		if refused != nil {
+			return nil, at, refused
+		}
+		program, err := goja.CompileAST(parsed, false)
+		switch {
+		case err == nil:
+			return program, at, nil
+		case at.mapped || !strings.Contains(err.Error(), "not supported yet"):
+			return nil, at, syntaxFail(err, at)
+		}
+		// The engine reads async generators and does not compile them.
+	}
+}
+
+// read is compile up to the tree, lowered if the engine cannot read it otherwise.
+func read(source string, lowered bool) (*ast.Program, places, *wire.Fail) {
 	body := withoutExport(withoutFence(source))
+	at := places{body: body}
 	wrapped := opening + body + closing
 	parsed, err := parse(wrapped)
-	if err != nil || looksTyped(body) {
-		lowered, refused := lower(wrapped, body)
+	if err != nil || lowered || looksTyped(body) {
+		plain, refused := lower(wrapped, at)
 		if refused != nil {
-			return nil, refused
+			return nil, at, refused
 		}
-		parsed = lowered
+		parsed, at.mapped = plain, true
 	}
 	main, ok := mainOf(parsed)
 	if !ok {
-		return nil, &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: "the braces of the script do not match"}
+		if fail := noModules(at); fail != nil { // import.meta makes a variable
+			return nil, at, fail
+		}
+		return nil, at, &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: unbalanced}
 	}
 	giveLastValue(main)
 	rewriteRegexps(parsed, body)
-	program, err := goja.CompileAST(parsed, false)
-	if err != nil {
-		return nil, syntaxFail(err)
-	}
-	return program, nil
+	return parsed, at, nil
 }
 
 func parse(source string) (*ast.Program, error) {
-	return goja.Parse(scriptName, source, parser.WithDisableSourceMaps)
+	return parser.ParseFile(nil, scriptName, source, 0, parser.WithDisableSourceMaps)
 }
 
 // lower strips the types and lowers what the engine does not have. It costs a millisecond, so plain scripts skip it.
-func lower(wrapped, body string) (*ast.Program, *wire.Fail) {
+func lower(wrapped string, at places) (*ast.Program, *wire.Fail) {
 	out := api.Transform(wrapped, api.TransformOptions{
 		Loader:         api.LoaderTS,
 		Target:         api.ES2017,
@@ -67,15 +86,15 @@ func lower(wrapped, body string) (*ast.Program, *wire.Fail) {
 		TreeShaking: api.TreeShakingFalse,
 	})
 	if len(out.Errors) > 0 {
-		return nil, transformFail(out.Errors[0], body)
+		return nil, transformFail(out.Errors[0], at)
+	}
+	positions, err := readMap(out.Map)
+	if err != nil {
+		return nil, &wire.Fail{Code: codeFault, Message: "the compiler's positions cannot be read"}
 	}
 	parsed, err := parse(string(out.Code))
 	if err != nil {
-		return nil, &wire.Fail{Code: codeUnsupported, Name: "SyntaxError", Message: "the engine does not have this syntax: " + firstLine(err)}
-	}
-	positions, err := sourcemap.Parse("", out.Map)
-	if err != nil {
-		return nil, &wire.Fail{Code: codeFault, Message: "the compiler's positions cannot be read"}
+		return nil, unsupported(err, positions, at)
 	}
 	parsed.File.SetSourceMap(positions)
 	return parsed, nil
@@ -109,8 +128,9 @@ var (
 	fence         = regexp.MustCompile("^\\s*```[A-Za-z]*[ \\t]*(\\n)")
 	fenceEnd      = regexp.MustCompile("\\n[ \\t]*```\\s*$")
 	exportDefault = regexp.MustCompile(`(?m)^export[ \t]+default[ \t]+`)
+	unknownFlags  = regexp.MustCompile(`Invalid flags supplied to RegExp constructor '(\w+)'`)
 	typed         = regexp.MustCompile(`[^=]>\s*[(` + "`" + `]`)
-	moduleSyntax  = regexp.MustCompile(`(?m)^\s*(import|export)\b`)
+	moduleSyntax  = regexp.MustCompile(`(?m)(?:^|;)[ \t]*(import|export)\b|\b(import)(?:\s*\(|\.meta\b)`)
 )
 
 // withoutFence removes a Markdown fence but not its line.
@@ -223,33 +243,69 @@ func returns(list []ast.Statement) bool {
 	return false
 }
 
+// unsupported is what esbuild takes and the engine's parser does not.
+func unsupported(err error, positions *sourcemap.Consumer, at places) *wire.Fail {
+	if fail := noModules(at); fail != nil {
+		return fail
+	}
+	fail := &wire.Fail{Code: codeUnsupported, Name: "SyntaxError", Message: "the engine does not have this syntax: " + firstLine(err)}
+	var list parser.ErrorList
+	if errors.As(err, &list) && len(list) > 0 {
+		fail.Message = "the engine does not have this syntax: " + cut(list[0].Message, maxMessage)
+		if _, _, line, col, ok := positions.Source(list[0].Position.Line, list[0].Position.Column); ok {
+			at.mapped = true
+			fail.Line, fail.Col = at.of(line, col)
+		}
+	}
+	return fail
+}
+
+// noModules is the failure of a script that does not compile and has an import or an export. One that compiles has
+// them in its strings.
+func noModules(at places) *wire.Fail {
+	found := moduleSyntax.FindStringSubmatchIndex(at.body)
+	if found == nil {
+		return nil
+	}
+	fail := &wire.Fail{Code: codeUnsupported, Name: "SyntaxError",
+		Message: "modules are not available: what a script has is global, its tools are in tools, and it has no import and at most one export default"}
+	fail.Line, fail.Col = at.offset(max(found[2], found[4]))
+	return fail
+}
+
 // transformFail is esbuild's message, at the place in the script.
-func transformFail(m api.Message, body string) *wire.Fail {
+func transformFail(m api.Message, at places) *wire.Fail {
+	if fail := noModules(at); fail != nil {
+		return fail
+	}
 	fail := &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: cut(m.Text, maxMessage)}
 	if m.Location != nil {
-		fail.Line, fail.Col = unwrapped(m.Location.Line, m.Location.Column+1)
+		fail.Line, fail.Col = at.of(m.Location.Line, m.Location.Column+1)
 	}
 	switch {
-	case moduleSyntax.MatchString(body):
-		fail.Code = codeUnsupported
-		fail.Message = "modules are not available: a script has no imports and at most one export default"
 	case strings.Contains(m.Text, "not supported yet"), strings.Contains(m.Text, "configured target environment"):
 		fail.Code = codeUnsupported
+	case m.Location != nil && at.after(m.Location.Line): // it names the wrapper's brace
+		fail.Message = unbalanced
 	}
 	return fail
 }
 
 // syntaxFail is what the engine's own compiler refuses after the parser let it pass.
-func syntaxFail(err error) error {
+func syntaxFail(err error, at places) error {
 	fail := &wire.Fail{Code: codeSyntax, Name: "SyntaxError", Message: firstLine(err)}
 	var compiler *goja.CompilerSyntaxError
 	if errors.As(err, &compiler) && compiler.File != nil {
-		at := compiler.File.Position(compiler.Offset)
-		fail.Line, fail.Col = unwrapped(at.Line, at.Column)
+		p := compiler.File.Position(compiler.Offset)
+		fail.Line, fail.Col = at.of(p.Line, p.Column)
 		fail.Message = cut(compiler.Message, maxMessage)
 	}
 	if strings.Contains(fail.Message, "unicode category") {
 		fail.Code = codeRegexp
+	}
+	if flag := unknownFlags.FindStringSubmatch(fail.Message); flag != nil {
+		fail.Code = codeRegexp
+		fail.Message = "the flag " + flag[1] + " of regular expressions is not available: there are g, i, m, s, u and y"
 	}
 	return fail
 }
@@ -257,12 +313,4 @@ func syntaxFail(err error) error {
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return cut(line, maxMessage)
-}
-
-// unwrapped is a position in the script, from one in the wrapped text.
-func unwrapped(line, col int) (int, int) {
-	if line == 1 {
-		col = max(1, col-len(opening))
-	}
-	return line, col
 }

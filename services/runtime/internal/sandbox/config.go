@@ -14,7 +14,8 @@ type Config struct {
 	WorkerPath string
 	// WorkerDigest is the program's SHA-256 in hex. Defaults to not checking.
 	WorkerDigest string
-	// Ready is how many workers wait for a script. Defaults to the number of processors, at least 2.
+	// Ready is how many workers wait for a script, besides one for a tenant that has no other script. Defaults to the
+	// number of processors, at least 2.
 	Ready int
 	// Running is how many scripts run at once. Defaults to 4 per processor.
 	Running int

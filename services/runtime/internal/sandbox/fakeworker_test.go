@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,8 +18,12 @@ import (
 
 // TestMain makes this test program a worker too: one that is not the engine, as after an escape.
 func TestMain(m *testing.M) {
-	if os.Args[0] == "jsworker" {
+	switch os.Args[0] {
+	case "jsworker":
 		actAsWorker()
+		os.Exit(0)
+	case "unjailed":
+		actUnjailed()
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
@@ -116,6 +121,13 @@ func misbehave(socket *os.File, conn *wire.Conn, mode string) {
 		time.Sleep(time.Hour)
 	case "silence":
 		time.Sleep(time.Hour)
+	case "spin":
+		if syscall.Setrlimit(syscall.RLIMIT_CPU, &syscall.Rlimit{Cur: 1, Max: 1}) != nil {
+			return
+		}
+		signal.Ignore(syscall.SIGXCPU)
+		for i := 1; i != 0; i = i*2 | 1 {
+		}
 	case "exit":
 		os.Exit(3)
 	case "killed":

@@ -18,6 +18,8 @@ type gate struct {
 	inside  int
 	tenants map[string]*line // who is inside or waits
 	turns   []string         // the tenants that wait, the next first
+	latest  string           // the tenant that came last
+	shared  time.Time        // when one came after another
 }
 
 // line is one tenant's place.
@@ -34,6 +36,10 @@ func newGate(c Config) *gate {
 // gate's patience.
 func (g *gate) enter(ctx context.Context, tenant string) (leave func(), err error) {
 	g.mu.Lock()
+	if g.latest != "" && g.latest != tenant {
+		g.shared = time.Now()
+	}
+	g.latest = tenant
 	l := g.tenants[tenant]
 	if l == nil {
 		l = &line{}
@@ -70,6 +76,34 @@ func (g *gate) enter(ctx context.Context, tenant string) (leave func(), err erro
 		g.leave(tenant) // the place came in the same instant
 	}
 	return nil, err
+}
+
+// alone says whether a tenant has one script inside.
+func (g *gate) alone(tenant string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.tenants[tenant]
+	return l == nil || l.inside <= 1
+}
+
+// neighbourly is how long a pool is taken to be shared after two tenants used it.
+const neighbourly = 10 * time.Second
+
+// isShared says whether more than one tenant uses the pool in these seconds.
+func (g *gate) isShared() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return time.Since(g.shared) < neighbourly
+}
+
+func (g *gate) state() State {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := State{Running: g.inside}
+	for _, l := range g.tenants {
+		s.Waiting += len(l.waiting)
+	}
+	return s
 }
 
 func (g *gate) roomFor(l *line) bool {

@@ -25,6 +25,7 @@ type Pool struct {
 
 	gate  *gate
 	ready chan *worker   // unbuffered: a worker waits in the hands of its nurse
+	spare chan *worker   // the same, of the one that only a tenant without another script is given
 	start chan startWork // to the thread that forks
 	// hungry counts the scripts that found no worker ready; hunger wakes a nurse that lets others run first.
 	hungry atomic.Int32
@@ -51,7 +52,7 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Pool, error) {
 	}
 	p := &Pool{
 		config: config, log: log, image: image, gate: newGate(config),
-		ready: make(chan *worker), start: make(chan startWork), hunger: make(chan struct{}),
+		ready: make(chan *worker), spare: make(chan *worker), start: make(chan startWork), hunger: make(chan struct{}),
 	}
 	p.ctx, p.close = context.WithCancel(context.Background())
 	p.tasks.Go(p.fork)
@@ -61,10 +62,11 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Pool, error) {
 		p.Close()
 		return nil, err
 	}
-	p.tasks.Go(func() { p.nurse(first) })
+	p.tasks.Go(func() { p.nurse(first, p.ready) })
 	for range config.Ready - 1 {
-		p.tasks.Go(func() { p.nurse(nil) })
+		p.tasks.Go(func() { p.nurse(nil, p.ready) })
 	}
+	p.tasks.Go(func() { p.nurse(nil, p.spare) })
 	return p, nil
 }
 
@@ -99,6 +101,20 @@ func (p *Pool) Tier() Tier { return p.tier }
 // Isolation is what held in the probe.
 func (p *Pool) Isolation() Report { return p.report }
 
+// State counts the scripts in the pool.
+type State struct {
+	Running int
+	Waiting int // for a place
+	Hungry  int // those of Running that wait for a worker
+}
+
+// State is how full the pool is now.
+func (p *Pool) State() State {
+	s := p.gate.state()
+	s.Hungry = int(p.hungry.Load())
+	return s
+}
+
 // Run runs a script. Its error is a *ScriptError when the script is at fault, a *problem.Error or the context's error
 // when it is not, and the Host's own when the Host aborted. What is known of the Result comes with every error.
 func (p *Pool) Run(ctx context.Context, tenant string, script Script, host Host) (Result, error) {
@@ -123,11 +139,15 @@ func (p *Pool) Run(ctx context.Context, tenant string, script Script, host Host)
 		return Result{}, err
 	}
 	defer leave()
-	w, err := p.take(ctx, p.config.Patience-time.Since(arrived))
+	alone := p.gate.alone(tenant)
+	w, err := p.take(ctx, alone, p.config.Patience-time.Since(arrived))
 	if err != nil {
 		return Result{}, err
 	}
 	defer p.discard(w)
+	if !alone && p.gate.isShared() {
+		w.giveWay(niceOther)
+	}
 
 	s := newSession(p, w, limits, host)
 	s.result.Stats.Wait = time.Since(arrived)
@@ -145,9 +165,20 @@ func (p *Pool) begin() bool {
 	return true
 }
 
-func (p *Pool) take(ctx context.Context, patience time.Duration) (*worker, error) {
+// take waits for a worker. A tenant that fills the pool with scripts takes every worker that is ready, and one remains
+// for whoever has none running.
+func (p *Pool) take(ctx context.Context, alone bool, patience time.Duration) (*worker, error) {
+	var spare chan *worker // nil: never
+	if alone {
+		spare = p.spare
+	}
 	select {
 	case w := <-p.ready:
+		return w, nil
+	default:
+	}
+	select {
+	case w := <-spare:
 		return w, nil
 	default:
 	}
@@ -162,11 +193,26 @@ func (p *Pool) take(ctx context.Context, patience time.Duration) (*worker, error
 	select {
 	case w := <-p.ready:
 		return w, nil
+	case w := <-spare:
+		return w, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-wait.C:
 		return nil, problem.New(problem.Busy, "no script worker was ready within %s", p.config.Patience)
 	}
+}
+
+// Spare starts a worker that nobody needs and ends it, for whoever measures what that takes.
+func (p *Pool) Spare(ctx context.Context) error {
+	if !p.begin() {
+		return problem.New(problem.Unavailable, "the script pool is closed")
+	}
+	defer p.tasks.Done()
+	w, err := p.spawn(ctx)
+	if err == nil {
+		p.discard(w)
+	}
+	return err
 }
 
 // discard ends a worker; it is reaped in the background.
@@ -186,7 +232,7 @@ func (p *Pool) Close() {
 }
 
 // nurse raises one worker after another and holds each until somebody takes it.
-func (p *Pool) nurse(w *worker) {
+func (p *Pool) nurse(w *worker, offer chan<- *worker) {
 	pause := newBackoff()
 	for p.ctx.Err() == nil {
 		if w == nil {
@@ -200,7 +246,7 @@ func (p *Pool) nurse(w *worker) {
 			}
 		}
 		select {
-		case p.ready <- w:
+		case offer <- w:
 			pause.reset()
 			p.letRun()
 		case <-w.exited:

@@ -25,7 +25,7 @@ func TestWorkersAreJailed(t *testing.T) {
 		t.Errorf("tier %s, %+v", p.Tier(), r)
 	}
 	// What the worker says, the kernel says too.
-	w, err := p.take(t.Context(), time.Minute)
+	w, err := p.take(t.Context(), false, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestWorkersAreJailed(t *testing.T) {
 
 func TestWorkerKilledMidScript(t *testing.T) {
 	p := newPool(t, func(c *Config) { c.Ready = 1 })
-	w, err := p.take(t.Context(), time.Minute)
+	w, err := p.take(t.Context(), false, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestWorkerKilledMidScript(t *testing.T) {
 
 func TestIdleWorkerIsReplaced(t *testing.T) {
 	p := newPool(t, func(c *Config) { c.Ready = 1 })
-	w, err := p.take(t.Context(), time.Minute)
+	w, err := p.take(t.Context(), false, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // newPool gives a pool of real workers that ends with the test.
 func newPool(t testing.TB, change ...func(*Config)) *Pool {
 	t.Helper()
-	config := Config{Ready: 2}
+	config := Config{Ready: 2, Patience: time.Minute} // a machine may be very busy
 	for _, f := range change {
 		f(&config)
 	}
@@ -45,6 +45,8 @@ type fakeHost struct {
 	calls   []Call
 	fetches []Request
 	lines   []string
+
+	answered []int
 }
 
 func (h *fakeHost) CallTool(ctx context.Context, c Call) (json.RawMessage, error) {
@@ -65,6 +67,12 @@ func (h *fakeHost) Fetch(ctx context.Context, r Request) (Response, error) {
 		return Response{}, problem.New(problem.Denied, "no fetch in this test")
 	}
 	return h.fetch(ctx, r)
+}
+
+func (h *fakeHost) Answered(seq int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answered = append(h.answered, seq)
 }
 
 func (h *fakeHost) Log(level, line string) {

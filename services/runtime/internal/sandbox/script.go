@@ -38,6 +38,9 @@ type Host interface {
 	// SearchTools gives JSON: a list of tools, or what there is to know of one.
 	SearchTools(ctx context.Context, query Search) (json.RawMessage, error)
 	Artifact(ctx context.Context, operation Artifact) (Kept, error)
+	// Answered hears that the answer to a call or a fetch was written to the worker. The script gets answers in the
+	// order in which they are written, and what it does next may depend on that order.
+	Answered(seq int)
 	// Log hears a console line as it comes. It is called by one goroutine and should not wait.
 	Log(level, line string)
 }
@@ -102,7 +105,8 @@ const (
 	CodeFetchDisabled  = "fetch_disabled"
 	CodeFetchBlocked   = "fetch_blocked"
 	CodeFetchTooLarge  = "fetch_too_large"
-	CodeFault          = "sandbox_fault" // the worker broke its protocol or died without a reason that we know
+	CodeDivergence     = "replay_divergence" // run again over its record, the script asked for something else than then
+	CodeFault          = "sandbox_fault"     // the worker broke its protocol or died without a reason that we know
 )
 
 // ScriptError is the script's own end: its author, often a model, reads it and writes a better script.

@@ -37,7 +37,7 @@ type session struct {
 
 	heard   chan heard
 	settled chan error // one per answered request; non-nil ends the run
-	turns   chan struct{}
+	turns   *turnstile
 	hosts   sync.WaitGroup
 }
 
@@ -54,7 +54,7 @@ func newSession(p *Pool, w *worker, limits Limits, host Host) *session {
 		result:  Result{Tier: w.report.Tier(), Isolation: w.report},
 		heard:   make(chan heard),
 		settled: make(chan error),
-		turns:   make(chan struct{}, limits.Concurrent),
+		turns:   newTurnstile(limits.Concurrent),
 	}
 }
 
@@ -85,6 +85,8 @@ func (s *session) converse(ctx context.Context, script Script) error {
 
 	total := time.NewTimer(s.limits.Total)
 	defer total.Stop()
+	greedy := time.NewTimer(greedyAfter)
+	defer greedy.Stop()
 	s.wall = newStopwatch(s.limits.Wall)
 	defer s.wall.stop()
 
@@ -115,6 +117,12 @@ func (s *session) converse(ctx context.Context, script Script) error {
 			}
 		case <-s.wall.over():
 			return &ScriptError{Code: CodeTimeout, Message: fmt.Sprintf("the script took its %s, without the time in calls", s.limits.Wall)}
+		case <-greedy.C:
+			if s.open == 0 && s.pool.gate.isShared() {
+				s.worker.giveWay(niceGreedy)
+			} else { // nobody is there to give way to, or it waits for its host
+				greedy.Reset(greedyAfter)
+			}
 		case <-total.C:
 			return &ScriptError{Code: CodeTimeout, Message: fmt.Sprintf("the script took its %s", s.limits.Total)}
 		case <-ctx.Done():
@@ -207,7 +215,7 @@ func (s *session) onCall(ctx context.Context, body []byte) error {
 		return fmt.Errorf("%w: more than %d calls", wire.ErrProtocol, s.limits.Calls)
 	case !s.tools[call.Tool]:
 		return fmt.Errorf("%w: a call of a tool that was not named", wire.ErrProtocol)
-	case len(call.Args) > s.limits.Args:
+	case len(call.Args) == 0 || len(call.Args) > s.limits.Args:
 		return fmt.Errorf("%w: arguments of %d bytes", wire.ErrProtocol, len(call.Args))
 	}
 	return s.request(ctx, call.Seq, func() (wire.Reply, error) {
@@ -271,7 +279,7 @@ func (s *session) request(ctx context.Context, seq int, answer func() (wire.Repl
 	return s.requestAfter(ctx, nil, seq, answer)
 }
 
-// requestAfter is request for one that waits for another, which must not take a turn meanwhile; nil waits for nothing.
+// requestAfter is request for one that waits for an earlier one, whose turn comes before; nil waits for nothing.
 func (s *session) requestAfter(ctx context.Context, before <-chan struct{}, seq int, answer func() (wire.Reply, error)) error {
 	if seq != s.seq+1 {
 		return fmt.Errorf("%w: request %d after %d", wire.ErrProtocol, seq, s.seq)
@@ -280,6 +288,7 @@ func (s *session) requestAfter(ctx context.Context, before <-chan struct{}, seq 
 	if s.open++; s.open == 1 {
 		s.wall.pause()
 	}
+	turn := s.turns.queue()
 	s.hosts.Go(func() {
 		settle := func(err error) {
 			select {
@@ -295,12 +304,12 @@ func (s *session) requestAfter(ctx context.Context, before <-chan struct{}, seq 
 			}
 		}
 		select {
-		case s.turns <- struct{}{}:
+		case <-turn:
 		case <-ctx.Done():
 			return
 		}
 		reply, err := answer()
-		<-s.turns
+		s.turns.leave()
 		if err != nil {
 			if end, ok := aborted(err); ok {
 				settle(end)
@@ -312,6 +321,7 @@ func (s *session) requestAfter(ctx context.Context, before <-chan struct{}, seq 
 		settle(nil)
 		reply.Seq = seq
 		_ = s.worker.conn.Send(wire.KindReply, reply) // a dead worker is heard of by the reader
+		s.host.Answered(seq)
 	})
 	return nil
 }

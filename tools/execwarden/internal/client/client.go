@@ -73,8 +73,13 @@ func get[A any](ctx context.Context, c *Client, path string, query url.Values) (
 
 // send asks once. A nil body sends none.
 func send[A any](ctx context.Context, c *Client, method, path string, query url.Values, body any) (A, error) {
+	return sendWith[A](ctx, c, method, path, query, body, nil)
+}
+
+// sendWith is send with fields of the request's header.
+func sendWith[A any](ctx context.Context, c *Client, method, path string, query url.Values, body any, header http.Header) (A, error) {
 	var answer A
-	resp, err := c.open(ctx, method, path, query, body, nil)
+	resp, err := c.open(ctx, method, path, query, body, header)
 	if err != nil {
 		return answer, err
 	}

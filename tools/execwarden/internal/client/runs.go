@@ -2,10 +2,12 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"net/http"
 	"net/url"
 	"strconv"
 
+	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/id"
 )
@@ -16,6 +18,22 @@ func (c *Client) StartRun(ctx context.Context, agent, prompt string) (ask.Starte
 		Agent  string `json:"agent"`
 		Prompt string `json:"prompt"`
 	}{agent, prompt})
+}
+
+// RunScript has an agent run a script that a person wrote. A lost answer costs nothing: it is asked again under the same
+// key, once.
+func (c *Client) RunScript(ctx context.Context, agent, name, source string) (ask.Started, error) {
+	body := struct {
+		Source string `json:"source"`
+		Name   string `json:"name,omitempty"`
+	}{source, name}
+	header := http.Header{"Idempotency-Key": {rand.Text()}}
+	path := "/v1/agents/" + segment(agent) + "/scripts"
+	started, err := sendWith[ask.Started](ctx, c, http.MethodPost, path, nil, body, header)
+	if problem.CodeOf(err) == problem.Unavailable && ctx.Err() == nil {
+		started, err = sendWith[ask.Started](ctx, c, http.MethodPost, path, nil, body, header)
+	}
+	return started, err
 }
 
 // Runs lists a page of runs, the newest first. before is what the page before called next.

@@ -11,10 +11,10 @@ import (
 func (a *app) scriptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "script",
-		Short:   "See what an agent's scripts can do",
+		Short:   "Run scripts as an agent, and see what they can do",
 		GroupID: groupConfig,
 	}
-	cmd.AddCommand(a.scriptTypesCommand())
+	cmd.AddCommand(a.scriptRunCommand(), a.scriptTypesCommand())
 	return cmd
 }
 

@@ -134,6 +134,9 @@ func happened(ev schemas.Event) (string, Tone) {
 	case hook.Ignored:
 		return sentence.Because(fmt.Sprintf("%s started nothing", e.Delivery), e.Reason), Plain
 	case run.Created:
+		if e.Body.Script != "" {
+			return fmt.Sprintf("%s is to run a person's script %s", e.Agent.Agent, e.Body.Text), Plain
+		}
 		return fmt.Sprintf("%s is asked: %s", e.Agent.Agent, e.Body.Text), Plain
 	case run.ModelRequested:
 		return fmt.Sprintf("step %d asks the model", e.Step) + sentence.Attempt(e.Attempt), Plain
@@ -171,7 +174,7 @@ func happened(ev schemas.Event) (string, Tone) {
 		}
 		return text, Plain
 	case script.Started:
-		return "JavaScript starts" + sentence.Attempt(e.Attempt), Plain
+		return sentence.Started(e), Plain
 	case script.Fetched:
 		return sentence.Fetched(e), Plain
 	case script.Fetching, script.Searched, artifact.Kept, artifact.Removed, artifact.Refused:

@@ -22,6 +22,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/services/runtime/workerkit"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
+	"github.com/execwarden/execwarden/tools/execwarden/internal/command"
 	"github.com/execwarden/execwarden/tools/sample/fakegithub"
 	"github.com/execwarden/execwarden/tools/sample/webhook"
 )
@@ -29,10 +30,16 @@ import (
 // childVariable makes this test program be execwarden up on the named directory, so that it can be killed.
 const childVariable = "EXECWARDEN_TEST_UP"
 
+// cliVariable makes this test program the execwarden command.
+const cliVariable = "EXECWARDEN_TEST_CLI"
+
 // killsVariable says how often TestKilledAtAnyMoment kills. Default 3; `make chaos` asks for 20.
 const killsVariable = "EXECWARDEN_TEST_KILLS"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(cliVariable) != "" {
+		os.Exit(command.Main())
+	}
 	if dir := os.Getenv(childVariable); dir != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()

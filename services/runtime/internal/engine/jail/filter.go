@@ -13,7 +13,7 @@ var allowed = []string{
 	// the one socket, and stderr for a crash
 	"read", "write", "close",
 	// memory
-	"mmap", "munmap", "madvise", "mincore", "brk",
+	"munmap", "madvise", "mincore", "brk",
 	// threads
 	"futex", "exit", "exit_group", "gettid", "getpid", "sched_yield", "sched_getaffinity", "set_robust_list", "rseq",
 	"arch_prctl", "restart_syscall",
@@ -48,14 +48,18 @@ func loadFilter() error {
 			Syscalls: []seccomp.SyscallGroup{{
 				Action: seccomp.ActionAllow,
 				Names:  names,
-				// Threads, never processes: a clone has to share this process's memory and thread group.
-				NamesWithCondtions: []seccomp.NameWithConditions{{
-					Name: "clone",
-					Conditions: seccomp.ArgumentConditions{
+				NamesWithCondtions: []seccomp.NameWithConditions{
+					// Threads, never processes: a clone has to share this process's memory and thread group.
+					{Name: "clone", Conditions: seccomp.ArgumentConditions{
 						{Argument: 0, Operation: seccomp.BitsSet, Value: unix.CLONE_THREAD},
 						{Argument: 0, Operation: seccomp.BitsSet, Value: unix.CLONE_VM},
-					},
-				}},
+					}},
+					// Memory, never code, and never a view on a descriptor.
+					{Name: "mmap", Conditions: seccomp.ArgumentConditions{
+						{Argument: 2, Operation: seccomp.BitsNotSet, Value: unix.PROT_EXEC},
+						{Argument: 3, Operation: seccomp.BitsSet, Value: unix.MAP_ANONYMOUS},
+					}},
+				},
 			}},
 		},
 	})

@@ -1,11 +1,8 @@
 // structuredClone for the values that scripts hold: plain objects, arrays, Map, Set, Date, RegExp, errors, buffers.
 (function (host, core) {
   'use strict';
-  const refuse = (value) => {
-    const e = new TypeError(typeof value + ' cannot be cloned');
-    e.name = 'DataCloneError';
-    throw e;
-  };
+  const refuse = (value) => core.refuse('DataCloneError', typeof value + ' cannot be cloned');
+  const errors = { EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError, __proto__: null };
   const clone = (value, seen) => {
     if (typeof value === 'function' || typeof value === 'symbol') refuse(value);
     if (typeof value !== 'object' || value === null) return value;
@@ -15,6 +12,9 @@
       return copy;
     };
     if (value instanceof Date) return keep(new Date(value.getTime()));
+    if (value instanceof String || value instanceof Number || value instanceof Boolean || value instanceof BigInt) {
+      return keep(Object(value.valueOf()));
+    }
     if (value instanceof RegExp) return keep(new RegExp(value.source, value.flags));
     if (value instanceof ArrayBuffer) return keep(value.slice(0));
     if (value instanceof DataView) return keep(new DataView(clone(value.buffer, seen), value.byteOffset, value.byteLength));
@@ -33,8 +33,8 @@
       return copy;
     }
     if (value instanceof Error) {
-      const copy = keep(new Error(value.message));
-      copy.name = value.name;
+      const Class = errors[value.name] || Error;
+      const copy = keep(new Class(value.message));
       if (value.cause !== undefined) copy.cause = clone(value.cause, seen);
       return copy;
     }

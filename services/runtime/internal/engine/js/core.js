@@ -8,7 +8,7 @@
   const NativePromise = Promise;
   const { then } = Promise.prototype;
   const { get, set } = WeakMap.prototype;
-  const { charCodeAt, indexOf } = String.prototype;
+  const { charCodeAt, indexOf, slice } = String.prototype;
 
   const define = (name, value) =>
     Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
@@ -88,6 +88,8 @@
   return {
     apply, ownKeys, stringify, parse, text, Promise: NativePromise, define, fail, show, describe, bytes, ToolError, FetchError,
     contains: (s, part) => apply(indexOf, s, [part]) >= 0,
+    indexOf: (s, part) => apply(indexOf, s, [part]),
+    slice: (s, from, to) => apply(slice, s, [from, to]),
     codeAt: (s, i) => apply(charCodeAt, s, [i]),
     then: (promise, ok, no) => apply(then, promise, [ok, no]),
   };

@@ -1,7 +1,7 @@
-// URL and URLSearchParams, after the WHATWG standard as far as scripts that call APIs go.
+// URL and URLSearchParams, after the WHATWG standard.
 (function (host, core) {
   'use strict';
-  const { text, parse, stringify } = core;
+  const { text, parse } = core;
 
   const decode = (s) => host.unescape(s);
   const encode = (s) => host.escape(s);
@@ -11,7 +11,13 @@
     #changed = () => {};
     constructor(init = '') {
       if (typeof init === 'object' && init !== null) {
-        if (init[Symbol.iterator]) for (const [k, v] of init) this.#pairs.push([text(k), text(v)]);
+        if (init[Symbol.iterator]) {
+          for (const pair of init) {
+            const [k, v, ...more] = pair;
+            if (pair.length !== 2 && (more.length > 0 || [...pair].length !== 2)) throw new TypeError('each pair is a name and a value');
+            this.#pairs.push([text(k), text(v)]);
+          }
+        }
         else for (const k of Object.keys(init)) this.#pairs.push([k, text(init[k])]);
         return;
       }
@@ -30,10 +36,13 @@
       params.#changed = changed;
     }
     append(k, v) { this.#pairs.push([text(k), text(v)]); this.#changed(); }
-    delete(k) { this.#pairs = this.#pairs.filter(([name]) => name !== text(k)); this.#changed(); }
+    delete(k, v) {
+      this.#pairs = this.#pairs.filter(([name, value]) => name !== text(k) || (v !== undefined && value !== text(v)));
+      this.#changed();
+    }
     get(k) { const hit = this.#pairs.find(([name]) => name === text(k)); return hit ? hit[1] : null; }
     getAll(k) { return this.#pairs.filter(([name]) => name === text(k)).map(([, v]) => v); }
-    has(k) { return this.#pairs.some(([name]) => name === text(k)); }
+    has(k, v) { return this.#pairs.some(([name, value]) => name === text(k) && (v === undefined || value === text(v))); }
     set(k, v) {
       const at = this.#pairs.findIndex(([name]) => name === text(k));
       if (at < 0) this.#pairs.push([text(k), text(v)]);
@@ -58,46 +67,41 @@
   class URL {
     #parts;
     #params = new URLSearchParams();
-    constructor(url, base) {
-      this.#take(host.url(text(url), base === undefined ? '' : text(base)));
+    constructor(...args) {
+      if (args.length === 0) throw new TypeError('URL needs an address');
+      this.#take(host.url(text(args[0]), args[1] === undefined ? undefined : text(args[1])));
     }
     #take(json) {
       if (json === '') throw new TypeError('Invalid URL');
       this.#parts = parse(json);
       bind(this.#params, this.#parts.search, () => {
-        const query = this.#params.toString();
-        this.#parts.search = query ? '?' + query : '';
+        this.#parts = parse(host.changeURL(this.#parts.href, 'search', this.#params.toString()));
       });
     }
-    #change(part, value) {
-      const json = host.build(stringify({ ...this.#parts, [part]: text(value) }));
-      if (json !== '') this.#take(json); // the standard ignores what cannot be
-    }
     static canParse(url, base) {
-      return host.url(text(url), base === undefined ? '' : text(base)) !== '';
+      return host.url(text(url), base === undefined ? undefined : text(base)) !== '';
     }
-    get href() {
-      const p = this.#parts;
-      const user = p.username ? p.username + (p.password ? ':' + p.password : '') + '@' : '';
-      return p.protocol + (p.opaque ? '' : '//' + user + this.host) + p.pathname + p.search + p.hash;
+    static parse(url, base) {
+      return URL.canParse(url, base) ? new URL(url, base) : null;
     }
-    set href(v) { this.#take(host.url(text(v), '')); }
-    get origin() { return this.#parts.opaque ? 'null' : this.#parts.protocol + '//' + this.host; }
-    get host() { return this.#parts.hostname + (this.#parts.port ? ':' + this.#parts.port : ''); }
+    get href() { return this.#parts.href; }
+    set href(v) { this.#take(host.url(text(v), undefined)); }
+    get origin() { return this.#parts.origin; }
     get searchParams() { return this.#params; }
     toString() { return this.href; }
     toJSON() { return this.href; }
     static {
-      for (const part of ['protocol', 'username', 'password', 'hostname', 'port', 'pathname', 'search', 'hash']) {
+      for (const part of ['protocol', 'username', 'password', 'host', 'hostname', 'port', 'pathname', 'search', 'hash']) {
         Object.defineProperty(URL.prototype, part, {
           get() { return this.#parts[part]; },
-          set(v) { this.#change(part, v); },
+          set(v) { this.#take(host.changeURL(this.#parts.href, part, text(v))); },
           configurable: true,
           enumerable: true,
         });
       }
     }
   }
+  for (const Class of [URL, URLSearchParams]) Object.defineProperty(Class.prototype, Symbol.toStringTag, { value: Class.name, configurable: true });
   core.define('URL', URL);
   core.define('URLSearchParams', URLSearchParams);
 });

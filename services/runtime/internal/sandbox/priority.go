@@ -1,0 +1,20 @@
+package sandbox
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How much a script gives way to others where tenants share the pool, as the kernel counts niceness. Most scripts need
+// a few milliseconds of a processor; whoever takes more, or has others of his running, takes what the rest leave. Alone,
+// nobody gives way: the machine's other work would be served first for nothing.
+const (
+	niceOther   = 5  // beside another script of its tenant
+	niceGreedy  = 10 // one that has run for greedyAfter on its own
+	greedyAfter = 30 * time.Millisecond
+)
+
+// giveWay lowers the priority of a worker, for the rest of its life. Its threads are the process group's only ones.
+// That the kernel refuses costs others time, and nothing else.
+func (w *worker) giveWay(nice int) { _ = unix.Setpriority(unix.PRIO_PGRP, w.cmd.Process.Pid, nice) }

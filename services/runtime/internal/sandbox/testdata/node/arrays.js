@@ -1,0 +1,58 @@
+return [3, 1, 2].toSorted()
+return [3, 1, 2].toReversed()
+return [1, 2, 3, 4].toSpliced(1, 2, 'x', 'y')
+return [1, 2, 3].with(-1, 9)
+return [1, 2, 3].with(5, 9)
+return [1, 2, 3].at(-2)
+return [1, [2, [3, [4]]]].flat(Infinity)
+return [1, 2].flatMap(x => [x, x * 2])
+return [1, 2, 3].findLast(x => x < 3)
+return [1, 2, 3].findLastIndex(x => x > 9)
+return [1, NaN].includes(NaN) + ',' + [1, NaN].indexOf(NaN)
+return [10, 9, 1].sort()
+return ['b', undefined, 'a', , 'c'].sort()
+return [5, 1, 4].sort((a, b) => b - a)
+return [{k: 1, v: 'a'}, {k: 0, v: 'b'}, {k: 1, v: 'c'}, {k: 0, v: 'd'}].sort((a, b) => a.k - b.k).map(x => x.v)
+return Array.from({length: 3}, (_, i) => i * i)
+return Array.from('a😀b')
+return Array.from(new Map([[1, 2]]))
+return Array.from(new Set('aab'))
+return Array.of(7, undefined)
+return new Array(3).fill(0)
+return [, 1, , 2].map(x => x * 2)
+return Object.keys([, 1, , 2])
+return [1, 2, 3].reduceRight((a, b) => a + '-' + b)
+return [].reduce((a, b) => a + b)
+return [1, 2, 3, 4, 5].copyWithin(0, 3)
+return [1, 2, 3].join() + [null, undefined, [1, [2]]].join('-')
+return String([1, [2, 3]])
+const a = [1, 2, 3]; a.length = 1; return a
+const a = []; a[5] = 1; return [a.length, 0 in a, 5 in a]
+const a = [1, 2, 3]; delete a[1]; return [a.length, a]
+return [...'héllo'].reverse().join('')
+const [x, , y = 5, ...rest] = [1, 2, undefined, 4, 5]; return {x, y, rest}
+return [1, 2, 3].entries().next()
+return [...[1, 2].keys(), ...[3, 4].values()]
+return [3, 2, 1].lastIndexOf(3, -1)
+return [[1, 2], [3, 4]].map(([a, b]) => a * b)
+return Array.isArray(new Proxy([], {}))
+return [1, 2, 3].some(x => x > 2) && [1, 2, 3].every(x => x > 0)
+return [1, 2, 3].concat(4, [5, [6]])
+return new Array(-1)
+return [1, 2, 3].splice(-2, 1)
+return [0, -0, null, undefined, NaN, false, ''].map(Boolean)
+return new Uint8Array([1, 256, -1, 1.9])
+return new Uint8ClampedArray([1, 256, -1, 1.5, 2.5])
+return new Int16Array([1, 2, 3]).subarray(1).map(x => x * 2)
+return new Float32Array([0.1])[0]
+return new Float64Array([3, 1, NaN, 2]).sort()
+return [...new BigInt64Array([1n, -1n])]
+return new Uint16Array(new Uint8Array([1, 2, 3, 4]).buffer)
+return new Uint16Array(new ArrayBuffer(3))
+const d = new DataView(new ArrayBuffer(8)); d.setFloat32(0, 1.5); d.setInt16(4, -2, true); return [...new Uint8Array(d.buffer)]
+return new Uint8Array([1, 2, 3, 4]).slice(1, 3).buffer.byteLength
+return Uint8Array.from('123')
+return new Uint8Array([5, 1, 3]).toSorted()
+return new ArrayBuffer(8).slice(2, 5).byteLength
+return ArrayBuffer.isView(new DataView(new ArrayBuffer(1)))
+return [[1, 'a'], [0, 'b'], [1, 'c'], [0, 'd'], [1, 'e']].sort((a, b) => -(a[0] - b[0])).map(x => x[1])

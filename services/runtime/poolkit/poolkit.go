@@ -1,0 +1,62 @@
+// Package poolkit runs scripts in the runtime's own pool without a bus, for programs that measure it.
+package poolkit
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/services/runtime/internal/sandbox"
+)
+
+// Pool is the pool of script workers.
+type Pool struct{ pool *sandbox.Pool }
+
+// Config is the part of the pool's settings that a measurement varies. Zero fields have the pool's defaults.
+type Config struct {
+	WorkerPath                string
+	Ready, Running, PerTenant int
+	Queue                     int
+	Patience                  time.Duration
+}
+
+// Open starts a pool. Problems: as the runtime's own start.
+func Open(ctx context.Context, c Config, log *slog.Logger) (*Pool, error) {
+	p, err := sandbox.New(ctx, sandbox.Config{WorkerPath: c.WorkerPath, Ready: c.Ready, Running: c.Running, PerTenant: c.PerTenant, Queue: c.Queue, Patience: c.Patience}, log)
+	if err != nil {
+		return nil, err
+	}
+	return &Pool{p}, nil
+}
+
+// Tier is how the pool's workers are isolated.
+func (p *Pool) Tier() string { return string(p.pool.Tier()) }
+
+// Run runs a script that may call the tool "a.b", which answers with its arguments.
+func (p *Pool) Run(ctx context.Context, tenant, source string) (took time.Duration, err error) {
+	got, err := p.pool.Run(ctx, tenant, sandbox.Script{Source: source, Now: time.UnixMilli(0), Tools: []string{"a.b"}}, echo{})
+	return got.Stats.Wait + got.Stats.Wall, err
+}
+
+// Spare starts a worker and ends it.
+func (p *Pool) Spare(ctx context.Context) error { return p.pool.Spare(ctx) }
+
+// Close ends the pool and every worker.
+func (p *Pool) Close() { p.pool.Close() }
+
+type echo struct{}
+
+func (echo) CallTool(_ context.Context, c sandbox.Call) (json.RawMessage, error) { return c.Args, nil }
+func (echo) Fetch(context.Context, sandbox.Request) (sandbox.Response, error) {
+	return sandbox.Response{}, problem.New(problem.Denied, "a measurement fetches nothing")
+}
+func (echo) SearchTools(context.Context, sandbox.Search) (json.RawMessage, error) {
+	return json.RawMessage("[]"), nil
+}
+func (echo) Artifact(context.Context, sandbox.Artifact) (sandbox.Kept, error) {
+	return sandbox.Kept{Value: json.RawMessage("null")}, nil
+}
+func (echo) Answered(int)       {}
+func (echo) Log(string, string) {}
