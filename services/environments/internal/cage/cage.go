@@ -19,6 +19,7 @@ type Rules struct {
 	Volume  string             `json:"volume"`           // read and write
 	Roots   []environment.Root `json:"roots,omitempty"`  // besides
 	Network bool               `json:"network"`          // the machine's own; otherwise a network with nothing but itself
+	Own     bool               `json:"own"`              // this process is the first of namespaces of its own: see Furnish
 	System  []string           `json:"system,omitempty"` // read and execute; empty: what programs need
 }
 
@@ -80,6 +81,9 @@ func (r Rules) landlock(abi int) error {
 	rules := []landlock.Rule{
 		landlock.RODirs(paths...).IgnoreIfMissing(), writable(landlock.RWDirs(r.Volume)),
 		device(landlock.RWFiles(devices...)), device(landlock.RWDirs(deviceDirs...)),
+	}
+	if r.ownTmp() {
+		rules = append(rules, writable(landlock.RWDirs("/tmp")))
 	}
 	for _, root := range r.Roots {
 		if root.Write {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -49,11 +50,15 @@ func Launch(rules cage.Rules) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return err
 	}
-	if !rules.Network {
-		raiseLoopback()
-	}
-	isolation, err := cage.Close(rules)
+	// It ends with the shim, and by nothing that a command sends it. Not by ignoring signals, which commands would inherit:
+	// what is caught is thrown away, since the channel has no room and no reader.
+	signal.Notify(make(chan os.Signal))
 	l := &launcher{commands: map[int]bool{}}
+	var isolation environment.Isolation
+	err := cage.Furnish(rules)
+	if err == nil {
+		isolation, err = cage.Close(rules)
+	}
 	if err != nil {
 		l.say(launched{Ready: true, Fault: err.Error()})
 		return err
@@ -211,17 +216,4 @@ func cutEnv(entry, name string) (string, bool) {
 		return entry[len(name)+1:], true
 	}
 	return "", false
-}
-
-// raiseLoopback lets commands talk among themselves in a network of their own. Without the right to, they cannot.
-func raiseLoopback() {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return
-	}
-	defer unix.Close(fd)
-	if ifr, err := unix.NewIfreq("lo"); err == nil {
-		ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-		_ = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -154,27 +155,27 @@ func (c *Client) Begin(ctx context.Context, spec Spec) (Exec, error) {
 
 // Get waits up to wait for the end.
 func (c *Client) Get(ctx context.Context, id string, wait time.Duration) (Exec, error) {
-	return ask[Exec](ctx, c, http.MethodGet, "/execs/"+id+"?wait_ms="+strconv.FormatInt(wait.Milliseconds(), 10), nil)
+	return ask[Exec](ctx, c, http.MethodGet, pathOf(id)+"?wait_ms="+strconv.FormatInt(wait.Milliseconds(), 10), nil)
 }
 
 // Read waits up to wait for output.
 func (c *Client) Read(ctx context.Context, id string, after int64, limit int, wait time.Duration) (Output, error) {
-	return ask[Output](ctx, c, http.MethodGet, "/execs/"+id+"/output?after="+strconv.FormatInt(after, 10)+"&max="+strconv.Itoa(limit)+"&wait_ms="+strconv.FormatInt(wait.Milliseconds(), 10), nil)
+	return ask[Output](ctx, c, http.MethodGet, pathOf(id)+"/output?after="+strconv.FormatInt(after, 10)+"&max="+strconv.Itoa(limit)+"&wait_ms="+strconv.FormatInt(wait.Milliseconds(), 10), nil)
 }
 
 // Write gives input.
 func (c *Client) Write(ctx context.Context, id string, data []byte, eof bool) (Exec, error) {
-	return ask[Exec](ctx, c, http.MethodPost, "/execs/"+id+"/input", wordInput{data, eof})
+	return ask[Exec](ctx, c, http.MethodPost, pathOf(id)+"/input", wordInput{data, eof})
 }
 
 // Signal sends a signal, named without SIG.
 func (c *Client) Signal(ctx context.Context, id, signal string) (Exec, error) {
-	return ask[Exec](ctx, c, http.MethodPost, "/execs/"+id+"/signal", wordSignal{signal})
+	return ask[Exec](ctx, c, http.MethodPost, pathOf(id)+"/signal", wordSignal{signal})
 }
 
 // Stop ends a command.
 func (c *Client) Stop(ctx context.Context, id, reason string, grace time.Duration) (Exec, error) {
-	return ask[Exec](ctx, c, http.MethodPost, "/execs/"+id+"/stop", wordEnd{grace, reason})
+	return ask[Exec](ctx, c, http.MethodPost, pathOf(id)+"/stop", wordEnd{grace, reason})
 }
 
 // List gives the commands.
@@ -186,6 +187,9 @@ func (c *Client) List(ctx context.Context) ([]Exec, error) {
 func (c *Client) End(ctx context.Context, grace time.Duration, reason string) (Ended, error) {
 	return ask[Ended](ctx, c, http.MethodPost, "/end", wordEnd{grace, reason})
 }
+
+// pathOf is a command's own path. An id that is none stays none: it is not made into another path.
+func pathOf(id string) string { return "/execs/" + url.PathEscape(id) }
 
 func ask[A any](ctx context.Context, c *Client, method, path string, body any) (out A, err error) {
 	var raw []byte

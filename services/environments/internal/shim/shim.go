@@ -95,8 +95,12 @@ func (s *Shim) launch(self string) error {
 		defer dir.Close()
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	}
-	if !s.cfg.Rules.Network {
-		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWNET
+	if s.cfg.Rules.Own {
+		cmd.SysProcAttr.Cloneflags |= cage.Namespaces
+		cmd.SysProcAttr.AmbientCaps = cage.Rights
+		if !s.cfg.Rules.Network {
+			cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWNET
+		}
 	}
 	if s.cfg.UID != 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(s.cfg.UID), Gid: uint32(s.cfg.GID)}
