@@ -20,6 +20,7 @@ type Rules struct {
 	Roots   []environment.Root `json:"roots,omitempty"`  // besides
 	Network bool               `json:"network"`          // the machine's own; otherwise a network with nothing but itself
 	Own     bool               `json:"own"`              // this process is the first of namespaces of its own: see Furnish
+	Most    int                `json:"most"`             // processes and threads of the commands' user
 	System  []string           `json:"system,omitempty"` // read and execute; empty: what programs need
 }
 
@@ -41,6 +42,11 @@ func Close(r Rules) (is environment.Isolation, err error) {
 	// Whatever loses its parent in here becomes this process's child, and so is found.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return is, fmt.Errorf("subreaper: %w", err)
+	}
+	// It counts the user's processes on the whole machine, and is inherited. A control group of processes, where there is one,
+	// bounds each attachment besides.
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: uint64(r.Most), Max: uint64(r.Most)}); err != nil {
+		return is, fmt.Errorf("limit of processes: %w", err)
 	}
 	is.Network = !r.Network && onlyLoopback()
 	if abi, abiErr := landlocksys.LandlockGetABIVersion(); abiErr == nil && abi > 0 {

@@ -81,6 +81,13 @@ func (g Group) Make(uid, gid int) error {
 	return os.Chown(filepath.Join(g.Dir, "cgroup.procs"), uid, gid)
 }
 
+// Limit bounds how many processes a control group may have, where the kernel counts them in it.
+func (g Group) Limit(most int) {
+	if g.Dir != "" {
+		_ = os.WriteFile(filepath.Join(g.Dir, "pids.max"), []byte(strconv.Itoa(most)), 0) // else the user's limit is the only one
+	}
+}
+
 // Remove removes a control group with everything below it, none of which may have processes.
 func (g Group) Remove() {
 	if g.Dir == "" {

@@ -208,7 +208,7 @@ func (h *Host) ready(ctx context.Context, l connector.Lease) (*place, error) {
 		return nil, err
 	}
 	roots := []files.Root{{Path: p.volume, Write: true}}
-	rules := cage.Rules{Volume: p.volume, Own: true, Network: h.cfg.Policy.Network == localpolicy.All}
+	rules := cage.Rules{Volume: p.volume, Own: true, Most: h.cfg.Policy.Processes, Network: h.cfg.Policy.Network == localpolicy.All}
 	for _, r := range h.cfg.Policy.Roots {
 		roots = append(roots, files.Root{Path: r.Path, Write: r.Write})
 		rules.Roots = append(rules.Roots, environment.Root{Path: r.Path, Write: r.Write})

@@ -39,9 +39,10 @@ type Policy struct {
 	Roots        []Root        `yaml:"roots"`
 	Programs     []string      `yaml:"programs"` // absolute paths; empty: any
 	Shell        bool          `yaml:"shell"`
-	Env          []string      `yaml:"env"`     // names that a command may be given besides the standard ones
-	Network      string        `yaml:"network"` // off, all
-	Execs        int           `yaml:"execs"`   // at once, of one attachment
+	Env          []string      `yaml:"env"`       // names that a command may be given besides the standard ones
+	Network      string        `yaml:"network"`   // off, all
+	Execs        int           `yaml:"execs"`     // at once, of one attachment
+	Processes    int           `yaml:"processes"` // of the user that commands run as
 	MinIsolation []string      `yaml:"min_isolation"`
 	OrphanGrace  time.Duration `yaml:"orphan_grace"`
 	User         string        `yaml:"user"` // that commands run as, when the connector runs as root
@@ -119,6 +120,9 @@ func (p *Policy) validate() error {
 	}
 	if p.Execs < 1 || p.Execs > 256 {
 		return fmt.Errorf("execs %d is outside 1 to 256", p.Execs)
+	}
+	if p.Processes < 16 || p.Processes > 1<<20 {
+		return fmt.Errorf("processes %d is outside 16 to %d", p.Processes, 1<<20)
 	}
 	if len(p.Roots) > 64 || len(p.Programs) > 64 || len(p.Env) > 64 {
 		return errors.New("roots, programs and env have at most 64 entries each")

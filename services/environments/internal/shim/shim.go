@@ -84,6 +84,7 @@ func (s *Shim) launch(self string) error {
 			return fmt.Errorf("control group: %w", err)
 		}
 	}
+	s.whole().Limit(s.cfg.Rules.Most)
 	cmd := exec.Command(self, "launch", string(rules))
 	cmd.Env, cmd.Dir, cmd.ExtraFiles, cmd.Stderr = []string{}, "/", []*os.File{theirs}, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
