@@ -43,11 +43,6 @@ func Close(r Rules) (is environment.Isolation, err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return is, fmt.Errorf("subreaper: %w", err)
 	}
-	// It counts the user's processes on the whole machine, and is inherited. A control group of processes, where there is one,
-	// bounds each attachment besides.
-	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: uint64(r.Most), Max: uint64(r.Most)}); err != nil {
-		return is, fmt.Errorf("limit of processes: %w", err)
-	}
 	is.Network = !r.Network && onlyLoopback()
 	if abi, abiErr := landlocksys.LandlockGetABIVersion(); abiErr == nil && abi > 0 {
 		if err := r.landlock(abi); err != nil {

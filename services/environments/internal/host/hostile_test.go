@@ -57,7 +57,7 @@ func TestHostileCommands(t *testing.T) {
 
 // Output of any sort comes through as it is, and a tree of any sort is ended.
 func TestHostileOutput(t *testing.T) {
-	b := newBox(t, "processes: 200")
+	b := newBox(t, "processes: 1000")
 	if e := b.sh("head -c 10000000 /dev/zero | tr '\\0' a; echo"); e.Bytes != 10_000_001 || e.Lost != 0 || !e.Clipped {
 		t.Errorf("a line of 10 MB: %d bytes, %d lost", e.Bytes, e.Lost)
 	}

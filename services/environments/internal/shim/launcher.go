@@ -46,14 +46,14 @@ const launcherFD = 3
 
 // Launch is the launcher's main: it closes the cage and starts what it is told to until the shim is gone.
 func Launch(rules cage.Rules) error {
-	runtime.LockOSThread() // Pdeathsig is of the thread that forks
+	runtime.LockOSThread() // a command is traced for a moment by the thread that begins it
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return err
 	}
 	// It ends with the shim, and by nothing that a command sends it. Not by ignoring signals, which commands would inherit:
 	// what is caught is thrown away, since the channel has no room and no reader.
 	signal.Notify(make(chan os.Signal))
-	l := &launcher{commands: map[int]bool{}}
+	l := &launcher{most: uint64(rules.Most), commands: map[int]bool{}}
 	var isolation environment.Isolation
 	err := cage.Furnish(rules)
 	if err == nil {
@@ -88,6 +88,7 @@ func Launch(rules cage.Rules) error {
 }
 
 type launcher struct {
+	most     uint64       // processes of the commands' user
 	mu       sync.Mutex   // of what is said
 	starting sync.Mutex   // a command whose process is not noted yet
 	commands map[int]bool // the processes of commands
@@ -136,7 +137,7 @@ func (l *launcher) start(what launch, files []*os.File) {
 		return
 	}
 	cmd := &exec.Cmd{Args: what.Argv, Dir: what.Cwd, Env: what.Env, Stdin: files[0], Stdout: files[1], Stderr: files[2],
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Ptrace: true}}
 	var err error
 	if cmd.Path, err = lookPath(what); err == nil {
 		if what.Cgroup {
@@ -145,10 +146,15 @@ func (l *launcher) start(what launch, files []*os.File) {
 		l.starting.Lock()
 		if err = cmd.Start(); err == nil {
 			l.commands[cmd.Process.Pid] = true
+			err = l.bound(cmd.Process.Pid)
 		}
 		l.starting.Unlock()
 	}
 	if err != nil {
+		if cmd.Process != nil {
+			_ = cmd.Process.Kill() // it could not be bounded, and has run nothing
+			_ = cmd.Wait()
+		}
 		l.say(launched{ID: what.ID, Fault: plain(err)})
 		return
 	}
@@ -173,6 +179,28 @@ func (l *launcher) start(what launch, files []*os.File) {
 		}
 		l.say(end)
 	}()
+}
+
+// bound limits how many processes a command's user may have, before the command runs its first instruction: it stops where
+// its program was loaded, since it asked to be traced, and is let go then. The limit counts the user's processes on the
+// whole machine; this process, which has to go on whatever a command does, is not under it.
+func (l *launcher) bound(pid int) error {
+	var status unix.WaitStatus
+	for {
+		if _, err := unix.Wait4(pid, &status, 0, nil); err != unix.EINTR {
+			if err != nil {
+				return err
+			}
+			break
+		}
+	}
+	if !status.Stopped() {
+		return errors.New("the command ended before it began")
+	}
+	if err := unix.Prlimit(pid, unix.RLIMIT_NPROC, &unix.Rlimit{Cur: l.most, Max: l.most}, nil); err != nil {
+		return fmt.Errorf("limit of processes: %w", err)
+	}
+	return unix.PtraceDetach(pid)
 }
 
 // plain says what is wrong without the words of Go.
