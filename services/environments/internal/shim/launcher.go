@@ -51,8 +51,8 @@ func Launch(rules cage.Rules) error {
 		return err
 	}
 	// It ends with the shim, and by nothing that a command sends it. Not by ignoring signals, which commands would inherit:
-	// what is caught is thrown away, since the channel has no room and no reader.
-	signal.Notify(make(chan os.Signal))
+	// what is caught is thrown away, since nobody reads the channel.
+	signal.Notify(make(chan os.Signal, 1))
 	l := &launcher{most: uint64(rules.Most), commands: map[int]bool{}}
 	var isolation environment.Isolation
 	err := cage.Furnish(rules)
