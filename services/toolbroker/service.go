@@ -21,6 +21,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/volume"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/counter"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/oauth"
@@ -66,6 +67,7 @@ type Service struct {
 	now  func() time.Time
 
 	state      *control.State
+	volumes    eventlog.Latest[volume.Defined]
 	view       *eventlog.View
 	gate       *executor.Gate
 	providers  *providers
@@ -174,6 +176,7 @@ func (s *Service) apply(e eventlog.Stored) {
 		s.log.Error("key not trusted", "seq", e.Seq, "err", err)
 	}
 	s.state.Apply(e)
+	s.volumes.Apply(e)
 	if e.At.Noun == "connection" {
 		s.forget(e.At.Tenant, id.Connection(e.At.Key))
 	}

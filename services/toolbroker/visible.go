@@ -2,6 +2,7 @@ package toolbroker
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/execwarden/execwarden/libs/executor"
@@ -16,7 +17,7 @@ import (
 	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
 )
 
-func (s *Service) visibleTools(_ context.Context, who rpc.Caller, q ask.Visibility) (ask.VisibleTools, error) {
+func (s *Service) visibleTools(ctx context.Context, who rpc.Caller, q ask.Visibility) (ask.VisibleTools, error) {
 	if err := s.view.Current(); err != nil {
 		return ask.VisibleTools{}, err
 	}
@@ -24,6 +25,13 @@ func (s *Service) visibleTools(_ context.Context, who rpc.Caller, q ask.Visibili
 		return ask.VisibleTools{}, problem.New(problem.Invalid, "tools are listed as %s or %s", ask.Folded, ask.Names)
 	}
 	visible := s.mayCall(who.Tenant, q.Agent, q.Run)
+	attached, err := s.attached(ctx, who.Tenant, q.Agent, q.Run)
+	if err != nil {
+		return ask.VisibleTools{}, err
+	}
+	if !attached { // a machine's tools are of no use without one
+		visible = slices.DeleteFunc(visible, func(t policy.Tool) bool { return t.Route == call.Exec })
+	}
 	of := map[string]int{} // by connection
 	for _, t := range visible {
 		of[connectionOf(t.Full)]++
