@@ -71,6 +71,7 @@ var askings = []Asking{
 	{Environments, "environment_remove", []Service{Gateway}},
 	{Environments, "enrolment_create", []Service{Gateway}},
 	{Environments, "connector_enrol", []Service{Gateway}},
+	{Environments, "output_read", []Service{Gateway}},
 	{Environments, "volume_attach", []Service{Gateway}},
 	{Environments, "volume_release", []Service{Gateway}},
 	{Ledger, "events", []Service{Gateway}},

@@ -6,6 +6,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/machine"
 	"github.com/execwarden/execwarden/schemas/volume"
 )
 
@@ -91,4 +92,25 @@ type Released struct {
 	Killed    int            `json:"killed"`
 	Survivors int            `json:"survivors"` // -1: the machine was not there to count; its lease lapses
 	Took      time.Duration  `json:"took"`
+}
+
+// ReadOutput asks for what a call on a machine printed, as it is stored, from a place on.
+type ReadOutput struct {
+	Call  id.Call `json:"call"`
+	After uint64  `json:"after,omitempty"` // Next of the page before
+}
+
+// Output is a page of it.
+type Output struct {
+	Pieces []OutputPiece `json:"pieces"`
+	Next   uint64        `json:"next"`
+	End    *machine.Exec `json:"end,omitempty"` // how the command ended, once all of its output was given
+}
+
+// OutputPiece is output of one stream, or a gap.
+type OutputPiece struct {
+	Stream string `json:"stream"` // stdout, stderr, gap
+	Offset int64  `json:"offset"` // of the first byte, of both streams together
+	Data   []byte `json:"data,omitempty"`
+	Lost   int64  `json:"lost,omitempty"` // bytes of a gap
 }

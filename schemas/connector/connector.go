@@ -209,3 +209,11 @@ type Answer struct {
 	Code      string          `json:"code,omitempty"` // of a problem, when refused or unknown
 	Message   string          `json:"message,omitempty"`
 }
+
+// Headers of a message of output. Its data are the bytes, as they were printed; of the end, the exec as JSON.
+const (
+	HeaderStream = "Ew-Stream" // stdout, stderr, gap, end
+	HeaderOffset = "Ew-Offset" // of the first byte
+	HeaderLost   = "Ew-Lost"   // bytes of a gap
+	StreamEnd    = "end"
+)

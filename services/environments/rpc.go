@@ -38,6 +38,7 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("environment_remove", s.remove),
 		rpc.On("enrolment_create", s.createEnrolment),
 		rpc.On("connector_enrol", s.enrol),
+		rpc.On("output_read", s.output),
 		rpc.On("volume_attach", s.attach),
 		rpc.On("volume_release", s.release),
 		barrier.Answer(s.view),

@@ -66,6 +66,7 @@ func TestWhatOthersOwnIsAskedOfThem(t *testing.T) {
 		{"DELETE", "/v1/environments/box", ``, "environment_remove"},
 		{"POST", "/v1/environments/box/token", `{"replace":true}`, "enrolment_create"},
 		{"POST", "/v1/environments/box/attach", `{"agent":"triage"}`, "volume_attach"},
+		{"GET", "/v1/calls/call_1/output?after=7", ``, "output_read"},
 		{"POST", "/v1/environments/box/release", `{"revoke":true,"reason":"enough"}`, "volume_release"},
 		{"POST", "/v1/keys/rewrap", `{"service":"agentloop","after":"tnt_a","look":true}`, "keys_rewrap"},
 		{"POST", "/v1/keys/renew", `{"service":"agentloop"}`, "keys_renew"},

@@ -47,6 +47,9 @@ type Host struct {
 	mu     sync.Mutex
 	places map[id.Attachment]*place
 	flying map[id.Call]*flight
+
+	tails     chan tail
+	following map[string]bool // by call
 }
 
 // place is one attachment.
@@ -63,7 +66,7 @@ const probing = "att_probe-"
 
 // New tries what holds commands back here, by really holding one, and finds the attachments of an earlier life.
 func New(ctx context.Context, cfg Config) (*Host, error) {
-	h := &Host{cfg: cfg, places: map[id.Attachment]*place{}, flying: map[id.Call]*flight{}}
+	h := &Host{cfg: cfg, places: map[id.Attachment]*place{}, flying: map[id.Call]*flight{}, tails: make(chan tail, maxTails), following: map[string]bool{}}
 	if top := cage.Unified(); top != "" {
 		h.cgroup = filepath.Join(top, "execwarden-"+filepath.Base(cfg.Home))
 		if err := os.Mkdir(h.cgroup, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -164,8 +167,9 @@ func (h *Host) Open(ctx context.Context, l connector.Lease) error {
 		return err
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.places[l.Attachment] = p
+	h.mu.Unlock()
+	h.followAgain(ctx, p)
 	return nil
 }
 

@@ -207,6 +207,7 @@ func (h *Host) exec(ctx context.Context, p *place, o connector.Order) connector.
 		if err != nil {
 			return toolError(err)
 		}
+		h.follow(p, name)
 	}
 	wait := o.Patience
 	if a.Background {

@@ -22,6 +22,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/environments/internal/host"
 )
 
 // Machine carries out what was checked.
@@ -41,6 +42,8 @@ type Machine interface {
 	Execs() int
 	// Known lists the attachments of an earlier life, whose commands may run on.
 	Known() []connector.Lease
+	// PassOn hands what commands print to sink until ctx ends.
+	PassOn(ctx context.Context, sink func(context.Context, host.Printed) error) error
 	// OrphanGrace is how long what runs may go on when nobody renews its attachment.
 	OrphanGrace() time.Duration
 }
@@ -116,6 +119,7 @@ func (l *Link) Run(ctx context.Context) error {
 	group.Go(func() error { return l.greet(ctx, nc) })
 	group.Go(func() error { return l.beat(ctx, nc) })
 	group.Go(func() error { return l.endOrphans(ctx) })
+	group.Go(func() error { return l.machine.PassOn(ctx, l.print(nc)) })
 	group.Go(func() error {
 		select {
 		case <-l.fenced:

@@ -90,6 +90,7 @@ func (a *API) routes() []route {
 		{"DELETE /v1/environments/{name}", member.Role.MayConfigure, answer(a.removeEnvironment), 0},
 		{"POST /v1/environments/{name}/token", member.Role.MayConfigure, answer(a.createEnrolment), 0},
 		{"POST /v1/environments/{name}/attach", member.Role.MayConfigure, answer(a.attach), 0},
+		{"GET /v1/calls/{id}/output", anyRole, answer(a.output), 0},
 		{"POST /v1/environments/{name}/release", member.Role.MayConfigure, answer(a.release), 0},
 
 		{"GET /v1/keys", owner, answer(a.masterKeys), 0},

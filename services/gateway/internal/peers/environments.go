@@ -40,6 +40,11 @@ func (p *Peers) EnrolConnector(ctx context.Context, tenant id.Tenant, q ask.Enro
 	return rpc.Ask[connector.Identity](ctx, p.conn, schemas.Environments, "connector_enrol", rpc.Caller{Tenant: tenant, Actor: "connector"}, q)
 }
 
+// Output asks environments.
+func (p *Peers) Output(ctx context.Context, who auth.Identity, q ask.ReadOutput) (ask.Output, error) {
+	return rpc.Ask[ask.Output](ctx, p.conn, schemas.Environments, "output_read", who.Caller(), q)
+}
+
 // Attach asks environments.
 func (p *Peers) Attach(ctx context.Context, who auth.Identity, q ask.Attach) (volume.Defined, error) {
 	return rpc.Ask[volume.Defined](ctx, p.conn, schemas.Environments, "volume_attach", who.Caller(), q)

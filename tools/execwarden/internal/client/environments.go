@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/execwarden/execwarden/schemas/ask"
@@ -67,3 +69,10 @@ func (c *Client) Release(ctx context.Context, name, vol string, revoke bool, rea
 }
 
 func environmentPath(name string) string { return "/v1/environments/" + segment(name) }
+
+// Output gives what a call on a machine printed, from a place on. It waits up to wait for some.
+func (c *Client) Output(ctx context.Context, call id.Call, after uint64, wait time.Duration) (ask.Output, error) {
+	return get[ask.Output](ctx, c, "/v1/calls/"+segment(string(call))+"/output", url.Values{
+		"after": {strconv.FormatUint(after, 10)}, "wait_s": {strconv.Itoa(int(wait.Seconds()))},
+	})
+}

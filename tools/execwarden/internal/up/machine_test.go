@@ -2,6 +2,8 @@ package up
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -223,7 +225,7 @@ func TestMachineAway(t *testing.T) {
 func TestConnectorEndsInTheMiddle(t *testing.T) {
 	w := newWorld(t)
 	o := w.newOutpost("box", "")
-	w.scripted("worker", scriptmodel.Call{Tool: "machine.exec", Args: map[string]string{"command": "echo begun >>log; while [ ! -e go ]; do sleep 0.05; done; echo ended >>log; cat log"}})
+	w.scripted("worker", scriptmodel.Call{Tool: "machine.exec", Args: map[string]string{"command": "echo begun | tee -a log; while [ ! -e go ]; do sleep 0.05; done; echo ended"}})
 	if _, err := w.Attach(t.Context(), "box", client.Attachment{Agent: "worker"}); err != nil {
 		t.Fatal(err)
 	}
@@ -249,8 +251,26 @@ func TestConnectorEndsInTheMiddle(t *testing.T) {
 	}
 	for _, e := range events.Events {
 		if envelope, err := e.Envelope(); err == nil && strings.HasPrefix(e.Kind, "call.finished") {
-			if got := resultOf[machine.Exec](t, envelope.Data); got.Stdout != "begun\nended\n" || got.Reason != "exited" {
+			got := resultOf[machine.Exec](t, envelope.Data)
+			if got.Stdout != "begun\nended\n" || got.Reason != "exited" {
 				t.Errorf("the command %+v", got)
+			}
+			// What it printed is stored, once, whichever life of the connector passed it on.
+			var printed []byte
+			page := ask.Output{}
+			buskit.Eventually(t, "the output is stored", func() bool {
+				page, err = w.Output(t.Context(), id.Call(got.Exec), page.Next, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range page.Pieces {
+					printed = append(printed, p.Data...)
+				}
+				return page.End != nil
+			})
+			sum := sha256.Sum256(printed)
+			if hex.EncodeToString(sum[:]) != got.SHA256 || page.End.SHA256 != got.SHA256 {
+				t.Errorf("stored is %q, ended %+v", printed, page.End)
 			}
 			return
 		}
