@@ -92,6 +92,10 @@ bench-broker: ## what the broker adds to a call, decides among many grants, and 
 	$(GO) test -run '^$$' -bench Decision ./services/toolbroker/internal/control
 	$(GO) run ./tools/bench/cmd/bench-path --transport tcp --callers 1,16,64 --revokes 30 --in-flight 64
 
+.PHONY: bench-env
+bench-env: ## a command on a connected machine beside fork/exec, bubblewrap and docker exec; attach; revoke (about a minute)
+	$(GO) test -run '^$$' -bench . -benchtime $(or $(BENCHTIME),200x) ./services/environments/internal/host
+
 .PHONY: bench-path
 bench-path: ## the call path beside the bare appends (about 90 seconds)
 	$(GO) run ./tools/bench/cmd/bench-path

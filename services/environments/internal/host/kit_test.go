@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // box is a machine with one attachment.
 type box struct {
 	*host.Host
-	t      *testing.T
+	t      testing.TB
 	home   string
 	volume string
 	policy string
@@ -35,7 +35,7 @@ type box struct {
 }
 
 // shortDir is one that commands' user can enter, and whose sockets' paths are short enough.
-func shortDir(t *testing.T) string {
+func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ewh")
 	if err != nil {
@@ -48,7 +48,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-func newBox(t *testing.T, policy string) *box {
+func newBox(t testing.TB, policy string) *box {
 	t.Helper()
 	home := shortDir(t)
 	b := &box{t: t, home: home, volume: filepath.Join(home, "volumes", "main"), policy: policy, shim: shimkit.BuildShim(t),
@@ -111,7 +111,7 @@ func (b *box) sh(command string) machine.Exec {
 	return b.run(machine.ExecArgs{Command: command})
 }
 
-func result[T any](t *testing.T, a connector.Answer) (out T) {
+func result[T any](t testing.TB, a connector.Answer) (out T) {
 	t.Helper()
 	if a.State != connector.Done {
 		t.Fatalf("the answer %+v", a)
