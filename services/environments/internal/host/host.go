@@ -79,6 +79,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 		}
 	}
 	h.sweepProbes(ctx)
+	h.sweepEnded()
 	p, err := h.ready(ctx, connector.Lease{Attachment: id.Attachment(probing + strings.ToLower(rand.Text())), Volume: ".probe"})
 	if err != nil {
 		return nil, err
@@ -103,6 +104,24 @@ func (h *Host) Close() {
 	for _, p := range append(slices.Collect(maps.Values(h.places)), h.probe) {
 		p.shim.Close()
 		p.files.Close()
+	}
+}
+
+// keepEnded is how long what is known of an attachment stays after its end: its receipts answer for calls that are asked
+// about late.
+const keepEnded = 24 * time.Hour
+
+// sweepEnded removes what attachments left that ended long ago.
+func (h *Host) sweepEnded() {
+	all, _ := filepath.Glob(filepath.Join(h.cfg.Home, "attachments", "att_*")) // the pattern is right
+	for _, dir := range all {
+		_, held := os.Stat(filepath.Join(dir, leaseFile))
+		info, err := os.Stat(dir)
+		if errors.Is(held, os.ErrNotExist) && err == nil && time.Since(info.ModTime()) > keepEnded {
+			if err := os.RemoveAll(dir); err != nil {
+				h.cfg.Log.Warn("an attachment's records are not removed", "dir", dir, "err", err)
+			}
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/schemas/connector"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/machine"
 )
 
@@ -297,5 +298,28 @@ func TestEnd(t *testing.T) {
 	}
 	if again, err := b.End(t.Context(), connector.End{Attachment: b.lease.Attachment}); err != nil || again.Survivors != 0 {
 		t.Errorf("ended again: %+v, %v", again, err)
+	}
+}
+
+// However often attachments are revoked, nothing of them is left.
+func TestHundredRevocations(t *testing.T) {
+	b := newBox(t, "max_volumes: 64")
+	for n := range 100 {
+		if n > 0 {
+			b.lease = connector.Lease{Attachment: id.New[id.Attachment](), Volume: "main", Epoch: n + 1}
+			if err := b.Open(t.Context(), b.lease); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			b.do(b.order("exec", machine.ExecArgs{Background: true, Command: "trap '' TERM; setsid sleep 600 & while :; do sleep 1; done"}))
+		}
+		ended, err := b.End(t.Context(), connector.End{Attachment: b.lease.Attachment, Revoked: true})
+		if err != nil || ended.Survivors != 0 {
+			t.Fatalf("revocation %d: %+v, %v", n, ended, err)
+		}
+	}
+	if n := processes(t, b.volume); n != 0 {
+		t.Errorf("%d processes are left", n)
 	}
 }

@@ -187,19 +187,17 @@ func TestReported(t *testing.T) {
 	})
 	t.Run("agent-sandbox#1352", func(t *testing.T) { // an error at the gateway ran a command up to six times
 		b := newBox(t, "execs: 256")
-		const commands, retries = 50, 20
+		const commands, retries, atOnce = 1000, 3, 16
 		var all sync.WaitGroup
+		places := make(chan struct{}, atOnce*retries)
 		for range commands {
 			o := b.order("exec", machine.ExecArgs{Command: "echo x >> counter"})
 			for range retries {
+				places <- struct{}{}
 				all.Go(func() {
-					for {
-						if a := b.Do(t.Context(), o); a.State != connector.UnderWay {
-							if a.State != connector.Done || a.ToolError {
-								t.Errorf("%+v", a)
-							}
-							return
-						}
+					defer func() { <-places }()
+					if a := b.do(o); a.State != connector.Done || a.ToolError {
+						t.Errorf("%+v %s", a, a.Result)
 					}
 				})
 			}

@@ -99,6 +99,7 @@ func (s *Shim) finish(c *command) {
 		s.log.Error("exit record not written", "exec", c.ID, "err", err)
 	}
 	c.group.Remove()
+	s.dropOldOutput()
 	close(c.done)
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -180,11 +181,29 @@ func (s *Shim) forgetOldest() bool {
 			oldest = c
 		}
 	}
-	if oldest == nil || time.Since(oldest.Ended) < time.Minute {
+	if oldest == nil {
 		return false
 	}
 	delete(s.execs, oldest.ID) // its record stays on the disk
 	return true
+}
+
+// dropOldOutput bounds what the output of ended commands takes of the disk. Their records stay. It is called with the lock
+// held.
+func (s *Shim) dropOldOutput() {
+	var ended []*command
+	for _, c := range s.execs {
+		if !c.Running() {
+			ended = append(ended, c)
+		}
+	}
+	slices.SortFunc(ended, func(a, b *command) int { return b.Ended.Compare(a.Ended) })
+	kept := int64(0)
+	for _, c := range ended {
+		if kept += c.Bytes - c.Lost; kept > keptOutput || time.Since(c.Ended) > keepFor {
+			c.spool.Drop()
+		}
+	}
 }
 
 // Get says how a command stands; it waits until it ends, or ctx does.

@@ -10,9 +10,10 @@ import (
 // Bounds of a shim.
 const (
 	maxSpec     = 2 << 20 // bytes of what is asked
-	maxExecs    = 1000    // of one attachment that are remembered
+	maxExecs    = 1000    // of one attachment that are in memory; the others' records are on the disk
 	keepFor     = 24 * time.Hour
-	SpoolLimit  = 64 << 20 // bytes of one command's output
+	SpoolLimit  = 64 << 20  // bytes of one command's output
+	keptOutput  = 512 << 20 // of all commands that have ended; the oldest is dropped first
 	drainWithin = time.Second
 	endGrace    = 2 * time.Second // of a timeout
 )

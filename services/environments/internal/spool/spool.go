@@ -215,6 +215,16 @@ func (s *Spool) Close() error {
 	return err
 }
 
+// Drop lets go of everything that is kept: what is read from then on is one gap.
+func (s *Spool) Drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.segments {
+		_ = os.Remove(s.path(g)) // one that stays is not looked for any more
+	}
+	s.segments, s.lost = nil, s.size
+}
+
 // Totals are what a spool amounts to.
 type Totals struct {
 	Size, Lost int64

@@ -161,3 +161,18 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("%q, %d lost", data, lost)
 	}
 }
+
+// What is dropped is a gap, and takes no place.
+func TestDrop(t *testing.T) {
+	dir := t.TempDir()
+	s := spool.Create(dir, 64<<20)
+	s.Write(spool.Stdout, []byte("something"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Drop()
+	data, lost, _ := all(t, s, 100)
+	if left, _ := os.ReadDir(dir); len(data) != 0 || lost != 9 || len(left) != 0 || s.Totals().Size != 9 {
+		t.Errorf("%q, %d lost, %v left, %+v", data, lost, left, s.Totals())
+	}
+}
