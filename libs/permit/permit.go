@@ -37,8 +37,11 @@ type Claims struct {
 	Grant      id.Grant   `json:"grant"`
 	Requested  uint64     `json:"requested_seq"`
 	Control    uint64     `json:"control_seq"`
-	IssuedAt   time.Time  `json:"iat"`
-	ExpiresAt  time.Time  `json:"exp"`
+	// Attachment and Epoch bind a permit for a machine to what was attached when the call was admitted; empty: nothing was.
+	Attachment id.Attachment `json:"attachment,omitempty"`
+	Epoch      int           `json:"epoch,omitempty"`
+	IssuedAt   time.Time     `json:"iat"`
+	ExpiresAt  time.Time     `json:"exp"`
 }
 
 // Signer signs permits with one key.

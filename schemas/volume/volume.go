@@ -66,3 +66,20 @@ const (
 	Revoked  How = "revoked"  // somebody took it away: what ran was killed
 	Lost     How = "lost"     // the machine did not come back
 )
+
+// For finds the volume that a call works on: the one attached to its run, or else to its session, or else to its agent.
+// Broker and registry both choose by it.
+func For(all []Defined, run id.Run, session id.Session, agent id.Agent) (Defined, bool) {
+	for _, is := range []func(Holder) bool{
+		func(h Holder) bool { return h.Run != "" && h.Run == run },
+		func(h Holder) bool { return h.Session != "" && h.Session == session },
+		func(h Holder) bool { return h.Agent != "" && h.Agent == agent },
+	} {
+		for _, v := range all {
+			if v.Attached != nil && !v.Removed && is(v.Attached.Holder) {
+				return v, true
+			}
+		}
+	}
+	return Defined{}, false
+}

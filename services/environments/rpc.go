@@ -255,8 +255,12 @@ func (s *Service) attach(ctx context.Context, who rpc.Caller, q ask.Attach) (vol
 	v.Volume, v.Environment, v.Name, v.Removed = key, at.Environment, q.Volume, false
 	v.Epoch++
 	v.Attached = &volume.Attachment{Attachment: id.New[id.Attachment](), Holder: q.Holder, Since: s.now().UTC()}
-	if _, err := s.sayVolume(ctx, who, v, seq); err != nil {
+	if seq, err = s.sayVolume(ctx, who, v, seq); err != nil {
 		return volume.Defined{}, err
+	}
+	// A broker that has not heard of it would admit calls for no machine.
+	if _, err := barrier.Wait(ctx, s.deps.Conn, who, seq); err != nil {
+		s.log.Warn("an attachment is not known everywhere yet", "volume", v.Volume, "err", err)
 	}
 	// A crash here leaves the machine to hear of the lease with the next renewal; so does one that is not there now.
 	if err := s.renew(ctx, at, s.registry.Leases(at)); err != nil {

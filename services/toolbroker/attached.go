@@ -9,34 +9,32 @@ import (
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/run"
+	"github.com/execwarden/execwarden/schemas/volume"
 )
 
-// attached says whether a machine is attached for a run: to it, to its session or to its agent. Only what an agent is
-// shown depends on it: whether a call finds a machine, the registry says when it is made.
-func (s *Service) attached(ctx context.Context, tenant id.Tenant, a id.Agent, r id.Run) (bool, error) {
-	var sessions []id.Session
-	for _, v := range s.volumes.All(tenant) {
-		switch {
-		case v.Attached == nil || v.Removed:
-		case v.Attached.Holder.Agent == a && a != "", v.Attached.Holder.Run == r && r != "":
-			return true, nil
-		case v.Attached.Holder.Session != "":
-			sessions = append(sessions, v.Attached.Holder.Session)
-		}
+// attached finds the volume of a machine that a run works on: attached to it, to its session or to its agent.
+func (s *Service) attached(ctx context.Context, tenant id.Tenant, a id.Agent, r id.Run) (volume.Defined, bool, error) {
+	all := s.volumes.All(tenant)
+	session, err := s.sessionOf(ctx, tenant, r, all)
+	if err != nil {
+		return volume.Defined{}, false, err
 	}
-	if len(sessions) == 0 || r == "" {
-		return false, nil
+	v, ok := volume.For(all, r, session, a)
+	return v, ok, nil
+}
+
+// sessionOf reads the session of a run, where one is attached to any.
+func (s *Service) sessionOf(ctx context.Context, tenant id.Tenant, r id.Run, all []volume.Defined) (id.Session, error) {
+	if r == "" || !slices.ContainsFunc(all, func(v volume.Defined) bool { return v.Attached != nil && v.Attached.Holder.Session != "" }) {
+		return "", nil
 	}
 	e, err := s.deps.Log.Last(ctx, schemas.Activity, schemas.SubjectOf(tenant, run.Created{}.Kind(), string(r), "").String())
 	if problem.CodeOf(err) == problem.NotFound {
-		return false, nil // a conversation of an external client, which has no session
+		return "", nil // a conversation of an external client, which has no session
 	}
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	created, err := eventlog.Decode[run.Created](e)
-	if err != nil {
-		return false, err
-	}
-	return slices.Contains(sessions, created.Session), nil
+	return created.Session, err
 }

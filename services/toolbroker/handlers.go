@@ -183,7 +183,7 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	draft := eventlog.Draft{Tenant: a.tenant, Key: string(r.Run), Run: r.Run, Actor: actor, Causation: a.cause, Correlation: a.correlation}
 	switch d.Verdict {
 	case policy.Admit:
-		text, err := s.sign(a, d, known.Tool.Route, control)
+		text, err := s.sign(ctx, a, d, known.Tool.Route, control)
 		if err != nil {
 			return err
 		}
@@ -252,13 +252,23 @@ func (s *Service) approvedEarlier(ctx context.Context, tenant id.Tenant, run id.
 	}
 }
 
-func (s *Service) sign(a question, d policy.Decision, route call.Route, control uint64) (string, error) {
+func (s *Service) sign(ctx context.Context, a question, d policy.Decision, route call.Route, control uint64) (string, error) {
 	now := s.now().UTC()
-	return s.signer.Sign(permit.Claims{
+	claims := permit.Claims{
 		Audience: route, Tenant: a.tenant, Run: a.request.Run, Call: a.request.Call, Tool: a.request.Tool,
 		ArgsDigest: a.request.ArgsDigest, Grant: d.GrantID(), Requested: a.seq, Control: control,
 		IssuedAt: now, ExpiresAt: now.Add(s.cfg.PermitLife),
-	})
+	}
+	if route == call.Exec {
+		v, ok, err := s.attached(ctx, a.tenant, a.request.Agent, a.request.Run)
+		if err != nil {
+			return "", err
+		}
+		if ok {
+			claims.Attachment, claims.Epoch = v.Attached.Attachment, v.Epoch
+		}
+	}
+	return s.signer.Sign(claims)
 }
 
 // listTries is how often a connection that does not answer is asked at once, over about a minute. After that it is asked

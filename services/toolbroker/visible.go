@@ -25,7 +25,7 @@ func (s *Service) visibleTools(ctx context.Context, who rpc.Caller, q ask.Visibi
 		return ask.VisibleTools{}, problem.New(problem.Invalid, "tools are listed as %s or %s", ask.Folded, ask.Names)
 	}
 	visible := s.mayCall(who.Tenant, q.Agent, q.Run)
-	attached, err := s.attached(ctx, who.Tenant, q.Agent, q.Run)
+	_, attached, err := s.attached(ctx, who.Tenant, q.Agent, q.Run)
 	if err != nil {
 		return ask.VisibleTools{}, err
 	}

@@ -116,5 +116,8 @@ func (l *Link) permitted(o connector.Order) error {
 	if err := p.Covers(l.identity.Tenant, asked, o.Requested); err != nil {
 		return err
 	}
+	if p.Attachment != o.Attachment || p.Epoch != o.Epoch {
+		return problem.New(problem.Denied, "the call was admitted for another attachment, or before one was there; it has to be called again")
+	}
 	return over
 }

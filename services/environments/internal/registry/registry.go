@@ -95,19 +95,9 @@ func (r *Registry) VolumesOf(p Place) []volume.Defined {
 	})
 }
 
-// Attached finds the volume that is attached for a call: to its run, or else to its session, or else to its agent.
+// Attached finds the volume that a call works on.
 func (r *Registry) Attached(tenant id.Tenant, run id.Run, session id.Session, agent id.Agent) (volume.Defined, bool) {
-	all := slices.DeleteFunc(r.Volumes.All(tenant), func(v volume.Defined) bool { return v.Attached == nil || v.Removed })
-	for _, is := range []func(volume.Holder) bool{
-		func(h volume.Holder) bool { return h.Run != "" && h.Run == run },
-		func(h volume.Holder) bool { return h.Session != "" && h.Session == session },
-		func(h volume.Holder) bool { return h.Agent != "" && h.Agent == agent },
-	} {
-		if i := slices.IndexFunc(all, func(v volume.Defined) bool { return is(v.Attached.Holder) }); i >= 0 {
-			return all[i], true
-		}
-	}
-	return volume.Defined{}, false
+	return volume.For(r.Volumes.All(tenant), run, session, agent)
 }
 
 // Leases lists what is attached to an environment.
