@@ -24,13 +24,13 @@ type User struct {
 	ResponseTTL time.Duration
 }
 
-// Connector is what the connector of one environment may say and hear: what is about its own environment. key is its
-// public NKey, and names its inbox.
-func Connector(tenant id.Tenant, env id.Environment, key string) User {
+// Connector is what one life of the connector of an environment may say and hear: what is about its own environment, and
+// is asked of it alone. key is its public NKey, and names its inbox.
+func Connector(tenant id.Tenant, env id.Environment, instance, key string) User {
 	return User{
 		Name:      string(tenant) + "/" + string(env),
 		Publish:   []string{MachineSubject(tenant, env, "*"), OutputSubject(tenant, env, "*")},
-		Subscribe: []string{EnvironmentSubject(tenant, env, "*", "*"), InboxPrefix(key) + ".>"},
+		Subscribe: []string{EnvironmentSubject(tenant, env, instance, "*"), InboxPrefix(key) + ".>"},
 		Responses: 1, ResponseTTL: 5 * time.Minute,
 	}
 }

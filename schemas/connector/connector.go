@@ -66,12 +66,22 @@ type Identity struct {
 	Root        []byte             `json:"root"` // the deployment's public root key, Ed25519
 }
 
+// ClientName starts the name of a connector's connection; the rest names its life.
+const ClientName = "connector/"
+
+// HelloText is what the proof of a Hello signs.
+func HelloText(h Hello) []byte {
+	return []byte("execwarden hello\n" + h.Instance + "\n" + h.Store)
+}
+
 // Hello says that a connector is there.
 type Hello struct {
 	Instance string               `json:"instance"`
 	Store    string               `json:"store"`
 	Version  string               `json:"version"`
 	Manifest environment.Manifest `json:"manifest"`
+	// Proof is the NKey's signature of HelloText: whoever was replaced, and is on the bus still, cannot make it.
+	Proof []byte `json:"proof"`
 	// Again says that the registry welcomed this instance before: it comes back, and does not take another's place.
 	Again bool `json:"again,omitempty"`
 }

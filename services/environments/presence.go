@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
@@ -188,8 +189,12 @@ func (s *Service) welcome(ctx context.Context, m *nats.Msg) (connector.Welcome, 
 	if err := s.view.Current(); err != nil {
 		return connector.Welcome{}, err
 	}
-	if _, _, there := s.registry.Environment(at); !there {
+	e, _, there := s.registry.Environment(at)
+	if !there {
 		return connector.Welcome{}, problem.New(problem.Denied, "environment %s was removed", id.Name(at.Environment))
+	}
+	if !proven(e, h) {
+		return connector.Welcome{}, problem.New(problem.Denied, "another machine was enrolled as environment %s", id.Name(at.Environment))
 	}
 	last, seq := s.registry.Connectors.Version(at.Tenant, string(at.Environment))
 	now := connector.Welcomed{Environment: at.Environment, Instance: h.Instance, Store: h.Store, Version: h.Version, Manifest: h.Manifest}
@@ -213,6 +218,16 @@ func (s *Service) welcome(ctx context.Context, m *nats.Msg) (connector.Welcome, 
 		}
 	}
 	return connector.Welcome{Now: s.now().UTC(), Keys: s.registry.Keys(), Leases: s.registry.Leases(at)}, nil
+}
+
+// proven says that a hello is of the machine that is enrolled now, and not of one that was before and is on the bus until
+// its pass is over.
+func proven(e environment.Registered, h connector.Hello) bool {
+	if e.Connector == nil {
+		return false
+	}
+	key, err := nkeys.FromPublicKey(e.Connector.NKey)
+	return err == nil && key.Verify(connector.HelloText(h), h.Proof) == nil
 }
 
 // applyWithin is how long this instance may take to hear what it said itself.

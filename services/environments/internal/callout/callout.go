@@ -7,6 +7,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -23,6 +25,8 @@ const (
 	maxSubscriptions = 64
 	maxRequest       = 64 << 10 // bytes of what the server asks
 )
+
+var instance = regexp.MustCompile(`^[a-z0-9]{20,64}$`)
 
 // Desk answers.
 type Desk struct {
@@ -84,7 +88,12 @@ func (d *Desk) admit(asked *jwt.AuthorizationRequestClaims) (pass, who string, e
 	if !ok {
 		return "", given.Nkey, errors.New("the NKey is no connector's, or not any more")
 	}
-	may := bus.Connector(tenant, env, given.Nkey)
+	// It chooses the name of its life. Another life's it cannot know, and so hears nothing that is asked of that.
+	life, ok := strings.CutPrefix(given.Name, connector.ClientName)
+	if !ok || !instance.MatchString(life) {
+		return "", given.Nkey, errors.New("the connection is not named as a connector's")
+	}
+	may := bus.Connector(tenant, env, life, given.Nkey)
 	user := jwt.NewUserClaims(asked.UserNkey)
 	user.Name, user.Audience = may.Name, "$G"
 	user.Expires = d.now().Add(connector.PassLife).Unix()

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/execwarden/execwarden/libs/vault"
+	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/environments/internal/callout"
 )
@@ -51,6 +52,7 @@ func TestAnswer(t *testing.T) {
 		}
 		return base64.RawURLEncoding.EncodeToString(sig)
 	}
+	const life = "abcdefghijklmnopqrstuvwxyz"
 	for name, c := range map[string]struct {
 		change func(*jwt.AuthorizationRequestClaims)
 		in     bool
@@ -60,6 +62,8 @@ func TestAnswer(t *testing.T) {
 		"a service's user": {func(r *jwt.AuthorizationRequestClaims) {
 			r.ConnectOptions = jwt.ConnectOptions{Username: "boot", Password: "x"}
 		}, false},
+		"without a name":      {func(r *jwt.AuthorizationRequestClaims) { r.ConnectOptions.Name = "" }, false},
+		"with every life":     {func(r *jwt.AuthorizationRequestClaims) { r.ConnectOptions.Name = connector.ClientName + "*" }, false},
 		"over TCP":            {func(r *jwt.AuthorizationRequestClaims) { r.ClientInformation.Type = "nats" }, false},
 		"without a signature": {func(r *jwt.AuthorizationRequestClaims) { r.ConnectOptions.SignedNonce = "" }, false},
 		"without a nonce":     {func(r *jwt.AuthorizationRequestClaims) { r.ClientInformation.Nonce = "" }, false},
@@ -75,7 +79,7 @@ func TestAnswer(t *testing.T) {
 		r := jwt.NewAuthorizationRequestClaims("x")
 		r.UserNkey, r.Server.ID = asked, serverID
 		r.ClientInformation = jwt.ClientInformation{Type: "websocket", Nonce: "nonce"}
-		r.ConnectOptions = jwt.ConnectOptions{Nkey: public, SignedNonce: sign(key, "nonce")}
+		r.ConnectOptions = jwt.ConnectOptions{Nkey: public, SignedNonce: sign(key, "nonce"), Name: connector.ClientName + life}
 		c.change(r)
 		text, err := r.Encode(server)
 		if err != nil {
@@ -98,6 +102,9 @@ func TestAnswer(t *testing.T) {
 		user, err := jwt.DecodeUserClaims(got.Jwt)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !slices.Contains(user.Sub.Allow, "ew.env.v1.tnt_a.env_box."+life+".*") || len(user.Sub.Allow) != 2 {
+			t.Errorf("it hears %v", user.Sub.Allow)
 		}
 		for _, subject := range slices.Concat(user.Pub.Allow, user.Sub.Allow) {
 			if !strings.Contains(subject, ".tnt_a.env_box.") && !strings.HasPrefix(subject, "_INBOX."+public) {

@@ -146,7 +146,7 @@ func (l *Link) dial(ctx context.Context) (*nats.Conn, error) {
 		return nil, err
 	}
 	opts := []nats.Option{
-		nats.Name("connector/" + l.instance), nats.Nkey(public, signer(pair)), nats.CustomInboxPrefix(bus.InboxPrefix(public)),
+		nats.Name(connector.ClientName + l.instance), nats.Nkey(public, signer(pair)), nats.CustomInboxPrefix(bus.InboxPrefix(public)),
 		nats.ProxyPath(path), nats.SetCustomDialer(dialer{l.identity.Server}),
 		nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectJitter(500*time.Millisecond, 2*time.Second),
 		nats.RetryOnFailedConnect(true),
@@ -223,7 +223,15 @@ func (l *Link) greet(ctx context.Context, nc *nats.Conn) error {
 
 func (l *Link) hello(ctx context.Context, nc *nats.Conn, again bool) error {
 	at := l.identity
-	raw, err := json.Marshal(connector.Hello{Instance: l.instance, Store: l.store.Name, Version: l.cfg.Version, Manifest: l.machine.Manifest(), Again: again})
+	h := connector.Hello{Instance: l.instance, Store: l.store.Name, Version: l.cfg.Version, Manifest: l.machine.Manifest(), Again: again}
+	pair, err := loadKey(l.cfg.Home)
+	if err != nil {
+		return err
+	}
+	if h.Proof, err = pair.Sign(connector.HelloText(h)); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}

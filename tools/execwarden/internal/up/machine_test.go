@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/ask"
@@ -31,6 +32,8 @@ type outpost struct {
 	w    *world
 	cfg  connect.Config
 	stop func()
+
+	replaced bool // another machine takes its place
 }
 
 // newOutpost makes an environment, and enrols a machine as it the way a person would.
@@ -66,7 +69,7 @@ func (o *outpost) start() {
 	go func() { ended <- connect.Run(ctx, o.cfg) }()
 	o.stop = func() {
 		cancel()
-		if err := <-ended; err != nil {
+		if err := <-ended; err != nil && !(o.replaced && problem.CodeOf(err) == problem.Conflict) {
 			o.w.t.Errorf("connector: %v", err)
 		}
 		ended <- nil
@@ -307,5 +310,63 @@ func TestRevokedMachine(t *testing.T) {
 	}
 	if _, err := w.Attach(t.Context(), "box", client.Attachment{Agent: "worker"}); err != nil {
 		t.Errorf("the volume is not free again: %v", err)
+	}
+}
+
+// A token is good once. A machine that takes another's place ends that one; an environment that is removed lets nobody in.
+func TestOneMachineAtATime(t *testing.T) {
+	w := newWorld(t)
+	o := w.newOutpost("box", "")
+	e, err := w.CreateEnrolment(t.Context(), "box", false)
+	if problem.CodeOf(err) != problem.Conflict {
+		t.Errorf("a second machine may enrol without a word: %+v, %v", e, err)
+	}
+	if e, err = w.CreateEnrolment(t.Context(), "box", true); err != nil {
+		t.Fatal(err)
+	}
+	home := shortDir(t)
+	for name, token := range map[string]string{"nothing": "", "text": "hello", "a member's token": "ewt_x", "another environment's": strings.Replace(e.Token, ".box.", ".other.", 1), "another tenant's": strings.Replace(e.Token, "main", "b", 1)} {
+		if _, err := connect.Enrol(t.Context(), home, w.endpoints.API, token); problem.CodeOf(err) != problem.Unauthenticated {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := connect.Enrol(t.Context(), home, w.endpoints.API, e.Token); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connect.Enrol(t.Context(), shortDir(t), w.endpoints.API, e.Token); problem.CodeOf(err) != problem.Unauthenticated {
+		t.Errorf("a token is good twice: %v", err)
+	}
+	// Two programs with one identity: the newer counts, and the older ends.
+	o.replaced = true
+	twin := &outpost{w: w, cfg: o.cfg}
+	twin.cfg.Home = home
+	twin.cfg.Policy = filepath.Join(home, "connector.yaml")
+	if err := os.WriteFile(twin.cfg.Policy, []byte("volumes: "+filepath.Join(home, "volumes")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shimkit.EndAll(home) })
+	ended := make(chan error, 1)
+	twin.start()
+	older := twin.cfg
+	older.Ready = nil
+	twin.stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	welcomed := make(chan struct{}, 10)
+	older.Ready = func() { welcomed <- struct{}{} }
+	go func() { ended <- connect.Run(ctx, older) }()
+	<-welcomed
+	twin.start()
+	t.Cleanup(func() { twin.stop() })
+	if err := <-ended; problem.CodeOf(err) != problem.Conflict {
+		t.Errorf("the older ends with %v", err)
+	}
+	buskit.Eventually(t, "the newer is online", func() bool { return w.environment("box").State == ask.Online })
+	if _, err := w.RemoveEnvironment(t.Context(), "box"); err != nil {
+		t.Fatal(err)
+	}
+	list, err := w.Environments(t.Context())
+	if err != nil || len(list) != 0 {
+		t.Errorf("after its removal: %+v, %v", list, err)
 	}
 }
