@@ -35,6 +35,8 @@ type machine struct {
 	searches int            // searches issued
 	keeps    int            // operations on artifacts issued
 	open     map[int]waiter // requests without a reply
+	keeping  int            // of these, operations on artifacts
+	early    []wire.Reply   // that came while keeping, and are not looked at before it is over
 	clock    clock
 	logged   int // bytes of console lines
 	value    json.RawMessage
@@ -52,6 +54,7 @@ type machine struct {
 // waiter is a request's two ways back into the script.
 type waiter struct {
 	resolve, reject goja.Callable
+	keeps           bool // for an operation on artifacts
 }
 
 func newMachine(conn *wire.Conn) (*machine, error) {
