@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,10 +108,15 @@ func (s *Service) run(ctx context.Context, w *executor.Work, source string, now 
 		d := problem.DetailOf(err)
 		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}, nil
 	}
-	job := sandbox.Script{Source: source, Seed: seed(w.Admitted.Call), Now: now, Fetch: len(agent.Runtime.Egress) > 0}
+	tools, fetched := host.order.reached()
+	job := sandbox.Script{Source: source, Seed: seed(w.Admitted.Call), Now: now, Fetch: fetched || len(agent.Runtime.Egress) > 0}
 	for _, t := range visible.Tools {
-		if !strings.HasPrefix(t.Name, "runtime.") { // a script starts no scripts
-			job.Tools = append(job.Tools, t.Name)
+		tools = append(tools, t.Name)
+	}
+	slices.Sort(tools)
+	for _, t := range slices.Compact(tools) {
+		if !strings.HasPrefix(t, "runtime.") { // a script starts no scripts
+			job.Tools = append(job.Tools, t)
 		}
 	}
 	result, err := s.pool.Run(ctx, string(w.Tenant), job, host)
