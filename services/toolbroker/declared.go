@@ -74,7 +74,7 @@ func (s *Service) declare(tenant id.Tenant, may []policy.Tool, most int) declare
 			tools = append(tools, s.declaration(tenant, t))
 		}
 	}
-	return declare.Write(tools, most)
+	return declare.WriteScript(tools, most)
 }
 
 // declared is the declarations of a connection's tools as they were listed last.
