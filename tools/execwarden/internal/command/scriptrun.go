@@ -119,6 +119,7 @@ type scriptWatch struct {
 	watch
 	value scriptValue
 	said  map[int]bool // console lines that were shown, by number
+	own   bool         // the script failed by itself: it was let run
 }
 
 // runJavaScript is the tool that a script is a call of. The run has one: a script starts no scripts.
@@ -170,6 +171,7 @@ func (w *scriptWatch) Event(e client.Event, at client.Cursor) error {
 }
 
 func (w *scriptWatch) finished(ev call.Finished) {
+	w.own = ev.ToolError
 	var r struct {
 		Logs     []struct{ Level, Text string }
 		Warnings []string
@@ -221,11 +223,21 @@ func (w *scriptWatch) result() error {
 			_, _ = io.WriteString(out, render.Visible(string(v.Value))+"\n")
 		}
 	})
-	if err == nil && w.run.State == runstate.Failed {
-		return problem.New(problem.Code(w.run.Code), "%s failed: %s: %s", w.run.Run, w.run.Code, w.run.Message)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case w.run.State == runstate.Failed:
+		return failed(w.run, w.own)
 	}
 	return w.app.verdict(w.run)
+}
+
+// failed gives a failure the code that the command ends with. What a script fails with by itself, such as a call of its
+// that is denied, says nothing about the command's own arguments and rights; only its time is told apart.
+func failed(r *runstate.Run, own bool) error {
+	code := problem.Code(r.Code)
+	if own && code != problem.Timeout {
+		code = problem.Upstream
+	}
+	return problem.New(code, "%s failed: %s: %s", r.Run, r.Code, r.Message)
 }
