@@ -34,7 +34,8 @@ func (s *Service) answer() (*rpc.Server, error) {
 
 // startRun makes a run. It is answered when the run is durable; from then on it goes on by itself.
 func (s *Service) startRun(ctx context.Context, who rpc.Caller, q ask.StartRun) (ask.Started, error) {
-	if q.Run == "" {
+	again := q.Run != "" // maybe
+	if !again {
 		q.Run = id.New[id.Run]()
 	}
 	_, errRun := id.Parse[id.Run](string(q.Run))
@@ -76,7 +77,7 @@ func (s *Service) startRun(ctx context.Context, who rpc.Caller, q ask.StartRun) 
 	if problem.CodeOf(err) == problem.Conflict {
 		return ask.Started{}, problem.Wrap(err, problem.Conflict, "run %s exists and was started otherwise", q.Run)
 	}
-	if err == nil && q.Script != "" {
+	if err == nil && again && q.Script != "" {
 		err = s.sameScript(ctx, seq, q)
 	}
 	return ask.Started{Run: q.Run, Seq: seq}, err
