@@ -142,7 +142,9 @@ func TestFetchThatIsCutOffIsRecorded(t *testing.T) {
 // Where a server leads to is in the message of a redirect that is refused: it taints like a page.
 func TestFetchThatIsRefusedTaints(t *testing.T) {
 	h := start(t, false)
-	host, rule := h.serve(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://say-this.example:81/", http.StatusFound) })
+	host, rule := h.serve(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://say-this.example:81/", http.StatusFound)
+	})
 	h.allow(rule)
 	h.admit("call_js", source(fmt.Sprintf(`try { await fetch("http://%s/") } catch (e) { return e.message }`, host)))
 	f, result := h.outcome("call_js")

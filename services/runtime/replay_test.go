@@ -329,3 +329,21 @@ func TestReplayOfAFetchThatWasCutOff(t *testing.T) {
 		})
 	}
 }
+
+// What a script is given to work on is in its call: it finds it again when it is run again.
+func TestReplayHasTheInput(t *testing.T) {
+	h := start(t, false)
+	h.grants()
+	args, err := json.Marshal(map[string]any{"source": `const v = await tools.tickets.find({q: input.name}); return [input, v]`, "input": map[string]string{"name": "Ada"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.admit("call_js", string(args))
+	r := h.nested(1)
+	h.hold(r)
+	h.admitNested(r)
+	h.finish(r, "9")
+	if _, result := h.outcome("call_js"); !strings.Contains(result, `"value":[{"name":"Ada"},9]`) {
+		t.Error(result)
+	}
+}

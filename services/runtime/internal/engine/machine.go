@@ -26,6 +26,7 @@ type machine struct {
 	places   places        // of the script
 	start    goja.Callable // js/start.js
 	describe goja.Callable
+	input    goja.Callable
 
 	// The loop's own. Only the goroutine that runs the script touches them.
 	rng      *rand.ChaCha8
@@ -88,6 +89,12 @@ func (m *machine) execute() *wire.Fail {
 		var refused error
 		program, m.places, refused = compile(m.run.Source)
 		return refused
+	}); fail != nil {
+		return fail
+	}
+	if fail := m.enter(func() error {
+		_, err := m.input(goja.Undefined(), m.vm.ToValue(string(m.run.Input)))
+		return err
 	}); fail != nil {
 		return fail
 	}

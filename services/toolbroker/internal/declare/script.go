@@ -8,7 +8,8 @@ const (
 `
 	describe = step + `describe(name: string): Promise<{name: string; description: string; writes: boolean; types: string; schema: any}>
 `
-	globals = `/** Named values for later scripts of the session: a string is kept as text, bytes as bytes, everything else as JSON. */
+	globals = `declare const input: any // what the script was given to work on; undefined if nothing
+/** Named values for later scripts of the session: a string is kept as text, bytes as bytes, everything else as JSON. */
 declare const artifacts: {
  put(name: string, value: any): Promise<{name: string; type: "text" | "json" | "bytes"; size: number; digest: string}>
  get(name: string): Promise<any> // null if there is none
