@@ -69,10 +69,14 @@ func (c Config) consoleURL() string {
 	if c.PublicURL != "" {
 		return c.PublicURL
 	}
-	if _, port, err := net.SplitHostPort(c.Listen); err != nil || port == "0" {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil || port == "0" {
 		return ""
 	}
-	return "http://" + c.Listen
+	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+		host = "localhost" // of all addresses, the one that is there for certain
+	}
+	return "http://" + net.JoinHostPort(host, port)
 }
 
 // ownHosts are where the process itself is reached, as far as that is known: no script fetches there. What listens at

@@ -7,6 +7,18 @@ import (
 	"github.com/execwarden/execwarden/libs/egress"
 )
 
+func TestConsoleURL(t *testing.T) {
+	for listen, want := range map[string]string{"127.0.0.1:8080": "http://127.0.0.1:8080", ":8080": "http://localhost:8080", "0.0.0.0:80": "http://localhost:80",
+		"[::]:8080": "http://localhost:8080", "[::1]:8080": "http://[::1]:8080", "127.0.0.1:0": "", "nonsense": ""} {
+		if got := (Config{Listen: listen}).consoleURL(); got != want {
+			t.Errorf("%s: %q, want %q", listen, got, want)
+		}
+	}
+	if got := (Config{Listen: ":1", PublicURL: "https://a.example"}).consoleURL(); got != "https://a.example" {
+		t.Error(got)
+	}
+}
+
 func TestOwnHosts(t *testing.T) {
 	machine := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1"), netip.MustParseAddr("10.1.2.3")}
 	for name, tc := range map[string]struct {
