@@ -104,7 +104,7 @@ var samples = []struct {
 	{"dlv_3c4d5e", "", hook.Routed{Delivery: "dlv_3c4d5e", Runs: []id.Run{runA}}},
 	{"dlv_3c4d5e", "", hook.Ignored{Delivery: "dlv_3c4d5e", Reason: "the sender is a bot"}},
 
-	{string(runA), "", run.Created{Run: runA, Session: sessionA, Agent: triage, Trigger: "trg_triage", Hook: "dlv_3c4d5e", Taint: []string{"hook_github"}, Body: run.Prompt{Script: "return 1", Text: "Triage issue 7."}}},
+	{string(runA), "", run.Created{Run: runA, Session: sessionA, Agent: triage, Trigger: "trg_triage", Hook: "dlv_3c4d5e", Taint: []string{"hook_github"}, Body: run.Prompt{Script: "return 1", Input: json.RawMessage(`{"a":1}`), Text: "Triage issue 7."}}},
 	{string(runA), "", run.ModelRequested{Run: runA, Step: 1, Attempt: 2, Digest: digestA, NotBefore: at.Add(2 * time.Second)}},
 	{string(runA), "", run.ModelCompleted{Run: runA, Step: 1, InputTokens: 812, OutputTokens: 64, Body: run.Answer{Text: "I will comment.", Raw: json.RawMessage(`[{"type":"thinking","signature":"c2ln"}]`),
 		Calls: []run.ToolUse{{ID: "toolu_1", Call: callA, Tool: "github.add_issue_comment", Args: args, Via: "github.call_operation"}}}}},

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -99,9 +98,9 @@ func run(service schemas.Service, p Program, start func(Deps) (Service, error)) 
 	if err != nil {
 		return err
 	}
-	ops, err := net.Listen("tcp", p.OpsListen)
+	ops, err := Listen("ops_listen", p.OpsListen)
 	if err != nil {
-		return problem.Wrap(err, problem.Invalid, "ops_listen %s", p.OpsListen)
+		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return Serve(ctx, ops, OpsHandler(registry, deps.Health), logger) })

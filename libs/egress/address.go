@@ -51,11 +51,17 @@ func isPublic(a netip.Addr) bool {
 	return !within(special, a)
 }
 
+// refuses reports whether Deny names a resolved address.
+func (r *rule) refuses(to netip.AddrPort) bool {
+	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+	return slices.ContainsFunc(r.deny, func(e exception) bool { return e.holds(to) })
+}
+
 // mayDial judges one resolved address for a rule.
 func (r *rule) mayDial(to netip.AddrPort) bool {
 	a := to.Addr().Unmap()
 	to = netip.AddrPortFrom(a, to.Port())
-	if a.Zone() != "" || slices.ContainsFunc(r.deny, func(e exception) bool { return e.holds(to) }) {
+	if a.Zone() != "" || r.refuses(to) {
 		return false
 	}
 	if isPublic(a) {
@@ -84,6 +90,10 @@ func (e exception) holds(to netip.AddrPort) bool {
 
 func parseException(s string) (exception, error) {
 	if p, err := netip.ParsePrefix(s); err == nil {
+		// What is dialled is judged unmapped, so a range of mapped addresses means those that they stand for.
+		if a := p.Addr().Unmap(); p.Addr().Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(a, p.Bits()-96)
+		}
 		return exception{prefix: p.Masked()}, nil
 	}
 	if ap, err := netip.ParseAddrPort(s); err == nil {

@@ -123,7 +123,7 @@ func (c *Client) prepare(req *http.Request) (*rule, *http.Request, error) {
 		return nil, req, c.unmatched(t, method)
 	}
 	if a, err := netip.ParseAddr(t.host); err == nil && !r.mayDial(netip.AddrPortFrom(a, t.port)) {
-		return nil, req, blocked(t.host, a)
+		return nil, req, r.blocked(t.host, netip.AddrPortFrom(a, t.port))
 	}
 	if r.MaxRequest > 0 && req.Body != nil && req.Body != http.NoBody && (req.ContentLength <= 0 || req.ContentLength > r.MaxRequest) {
 		return nil, req, problem.New(problem.TooLarge, "the request's body is larger than %d bytes, or nobody knows its size", r.MaxRequest)
@@ -161,6 +161,9 @@ func (c *Client) ruleFor(t target, method string) *rule {
 
 func (c *Client) unmatched(t target, method string) error {
 	for _, r := range c.rules {
+		if r.denies(t) {
+			return problem.New(problem.Denied, "fetch blocked: %s is this deployment's own, or denied by its operator", t.authority())
+		}
 		if r.covers(t) {
 			return problem.New(problem.Denied, "fetch blocked: %s is not allowed for %s; its rule allows %s",
 				method, t.authority(), strings.Join(r.Methods, ", "))
@@ -170,8 +173,11 @@ func (c *Client) unmatched(t target, method string) error {
 }
 
 // blocked names the host and not the address: what an inner name resolves to is nobody's business.
-func blocked(host string, a netip.Addr) error {
-	return problem.Wrap(&net.AddrError{Err: "not a public address", Addr: a.String()}, problem.Denied,
+func (r *rule) blocked(host string, to netip.AddrPort) error {
+	if r.refuses(to) {
+		return problem.New(problem.Denied, "fetch blocked: %s is this deployment's own, or denied by its operator", host)
+	}
+	return problem.Wrap(&net.AddrError{Err: "not a public address", Addr: to.Addr().String()}, problem.Denied,
 		"fetch blocked: %s is not a public address, and its rule has no exception for it", host)
 }
 
@@ -252,7 +258,7 @@ func (r *rule) newTransport(resolver *net.Resolver) *http.Transport {
 				return problem.New(problem.Denied, "fetch blocked: not a TCP address")
 			}
 			if !r.mayDial(to) {
-				return blocked("the host", to.Addr())
+				return r.blocked("the host", to)
 			}
 			return nil
 		},

@@ -17,13 +17,14 @@ func TestDeny(t *testing.T) {
 	resolver, _ := fakeDNS(t, "127.0.0.1")
 	for name, deny := range map[string]string{
 		"the host": "own.test", "the host at a port": "own.test" + port, "all below": "*.test", "the address": "127.0.0.1", "the address at a port": server, "the range": "127.0.0.0/8",
+		"the range, mapped": "::ffff:127.0.0.0/104",
 	} {
 		c := client(t, resolver, Rule{Hosts: []string{"*", "*" + port}, AllowPrivate: []string{server}, Deny: []string{"other.test", deny}})
 		for _, host := range []string{"own.test", "OWN.test.", "a.own.test"} {
 			if host == "a.own.test" && strings.HasPrefix(name, "the host") {
 				continue // another host
 			}
-			if _, _, err := get(t, c, "http://"+host+port+"/"); problem.CodeOf(err) != problem.Denied {
+			if _, _, err := get(t, c, "http://"+host+port+"/"); problem.CodeOf(err) != problem.Denied || !strings.Contains(err.Error(), "denied by its operator") {
 				t.Errorf("%s, %s: %v", name, host, err)
 			}
 		}
@@ -32,6 +33,21 @@ func TestDeny(t *testing.T) {
 	c := client(t, nil, Rule{Hosts: []string{near}, AllowPrivate: []string{near}, Deny: []string{server, "own.test:1"}})
 	if _, _, err := get(t, c, "http://"+near+"/"); err != nil {
 		t.Errorf("a server beside a denied one: %v", err)
+	}
+}
+
+// A name that is denied in its own letters is denied in the letters that are dialled, and the other way round.
+func TestDenyOfOtherLetters(t *testing.T) {
+	for _, deny := range []string{"bücher.test", "xn--bcher-kva.test", "BÜCHER.test", "*.bücher.test"} {
+		c := client(t, nil, Rule{Hosts: []string{"*"}, Deny: []string{deny}})
+		for _, host := range []string{"bücher.test", "xn--bcher-kva.test"} {
+			if deny[0] == '*' {
+				host = "a." + host
+			}
+			if _, _, err := get(t, c, "http://"+host+"/"); problem.CodeOf(err) != problem.Denied {
+				t.Errorf("%s, %s: %v", deny, host, err)
+			}
+		}
 	}
 }
 

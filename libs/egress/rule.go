@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+
+	"golang.org/x/net/idna"
 
 	"github.com/execwarden/execwarden/libs/problem"
 )
@@ -107,6 +110,17 @@ func parsePattern(s string) (pattern, error) {
 		host = strings.TrimSuffix(host, ".")
 	}
 	host = strings.ToLower(host)
+	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) { // hosts are judged as they are dialled
+		glob, name := "", host
+		if rest, ok := strings.CutPrefix(host, "*."); ok {
+			glob, name = "*.", rest
+		}
+		ascii, err := idna.Lookup.ToASCII(name)
+		if err != nil {
+			return p, fmt.Errorf("%q is not a host", s)
+		}
+		host = glob + ascii
+	}
 	below, glob := strings.CutPrefix(host, "*.")
 	switch {
 	case host == "*":
@@ -164,9 +178,11 @@ func (r *rule) allows(t target, method string) bool {
 	return r.covers(t) && (slices.Contains(r.Methods, method) || slices.Contains(r.Methods, "*"))
 }
 
+// denies reports whether Deny names a host.
+func (r *rule) denies(t target) bool {
+	return slices.ContainsFunc(r.denied, func(p pattern) bool { return p.names(t) && (p.port == 0 || p.port == t.port) })
+}
+
 func (r *rule) covers(t target) bool {
-	if slices.ContainsFunc(r.denied, func(p pattern) bool { return p.names(t) && (p.port == 0 || p.port == t.port) }) {
-		return false
-	}
-	return slices.ContainsFunc(r.hosts, func(p pattern) bool { return p.matches(t) })
+	return !r.denies(t) && slices.ContainsFunc(r.hosts, func(p pattern) bool { return p.matches(t) })
 }

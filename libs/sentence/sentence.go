@@ -93,7 +93,7 @@ func Fetched(e script.Fetched) string {
 		text += " " + e.Body.Hops[0].URL
 	}
 	if e.Code != "" {
-		return text + ": " + e.Code
+		return Because(text+": "+e.Code, e.Body.Message)
 	}
 	return text + fmt.Sprintf(": %d, %d bytes", e.Status, e.Bytes)
 }

@@ -312,13 +312,14 @@ type SimulatedDecision struct {
 // StartRun asks for a run. A run that exists already is answered as when it was made, so a run with a derived id is
 // started once however often it is asked for.
 type StartRun struct {
-	Run      id.Run      `json:"run,omitempty"` // default: a fresh one
-	Agent    id.Agent    `json:"agent"`
-	Prompt   string      `json:"prompt"`
-	Script   string      `json:"script,omitempty"` // runs this as the agent, and asks no model; Prompt is its name then
-	Trigger  id.Trigger  `json:"trigger,omitempty"`
-	Delivery id.Delivery `json:"delivery,omitempty"`
-	Taint    []string    `json:"taint,omitempty"`
+	Run      id.Run          `json:"run,omitempty"` // default: a fresh one
+	Agent    id.Agent        `json:"agent"`
+	Prompt   string          `json:"prompt"`
+	Script   string          `json:"script,omitempty"` // runs this as the agent, and asks no model; Prompt is its name then
+	Input    json.RawMessage `json:"input,omitempty"`  // of Script: an object
+	Trigger  id.Trigger      `json:"trigger,omitempty"`
+	Delivery id.Delivery     `json:"delivery,omitempty"`
+	Taint    []string        `json:"taint,omitempty"`
 }
 
 // Started is a run that exists.

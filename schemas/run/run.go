@@ -32,8 +32,9 @@ func (Created) Kind() string { return "run.created" }
 // Prompt is what the run was asked to do. A run with a script asks no model: a person wrote what the agent does, and it
 // ends as the script does.
 type Prompt struct {
-	Text   string `json:"text"`
-	Script string `json:"script,omitempty"` // JavaScript or TypeScript; Text is its name then
+	Text   string          `json:"text"`
+	Script string          `json:"script,omitempty"` // JavaScript or TypeScript; Text is its name then
+	Input  json.RawMessage `json:"input,omitempty"`  // of the script: an object
 }
 
 // ModelRequested says that a step's model call is about to be made. Attempt counts from 1.

@@ -21,8 +21,8 @@ type Started struct {
 // Kind implements schemas.Event.
 func (Started) Kind() string { return "script.started" }
 
-// Fetching says that a request that may change something, any but a GET or HEAD, is about to be made. Without a
-// script.fetched of the same place nobody knows whether it was.
+// Fetching says that a request that may change something, any but a GET or HEAD, is about to be made; or that a GET or
+// HEAD was, whose script ended before the answer. Without a script.fetched of the same place nobody knows whether it was.
 type Fetching struct {
 	Call   id.Call `json:"call"`
 	Run    id.Run  `json:"run"`

@@ -1,9 +1,11 @@
 package agentloop
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/libs/vault"
@@ -21,6 +23,7 @@ import (
 const (
 	maxPrompt = 256 << 10
 	maxScript = 64 << 10 // as the runtime takes it
+	maxInput  = 64 << 10 // of a script
 	maxName   = 256
 )
 
@@ -34,7 +37,8 @@ func (s *Service) answer() (*rpc.Server, error) {
 
 // startRun makes a run. It is answered when the run is durable; from then on it goes on by itself.
 func (s *Service) startRun(ctx context.Context, who rpc.Caller, q ask.StartRun) (ask.Started, error) {
-	if q.Run == "" {
+	again := q.Run != "" // maybe
+	if !again {
 		q.Run = id.New[id.Run]()
 	}
 	_, errRun := id.Parse[id.Run](string(q.Run))
@@ -44,10 +48,21 @@ func (s *Service) startRun(ctx context.Context, who rpc.Caller, q ask.StartRun) 
 		return ask.Started{}, problem.New(problem.Invalid, "a run needs an agent's id, and one of its own if it has one")
 	case len(q.Script) > maxScript:
 		return ask.Started{}, problem.New(problem.TooLarge, "the script is %d bytes; the limit is %d", len(q.Script), maxScript)
+	case len(q.Input) > maxInput:
+		return ask.Started{}, problem.New(problem.TooLarge, "the input is %d bytes; the limit is %d", len(q.Input), maxInput)
+	case len(q.Input) > 0 && q.Script == "":
+		return ask.Started{}, problem.New(problem.Invalid, "only a script has an input")
 	case q.Script != "" && len(q.Prompt) > maxName:
 		return ask.Started{}, problem.New(problem.Invalid, "a script's name has at most %d bytes", maxName)
 	case q.Script == "" && (q.Prompt == "" || len(q.Prompt) > maxPrompt):
 		return ask.Started{}, problem.New(problem.Invalid, "a prompt has 1 to %d bytes", maxPrompt)
+	}
+	if len(q.Input) > 0 {
+		input, err := permit.CanonicalArgs(q.Input) // as it is recorded
+		if err != nil {
+			return ask.Started{}, problem.Wrap(err, problem.Invalid, "the input of a script is an object: %s", problem.DetailOf(err).Message)
+		}
+		q.Input = input
 	}
 	if err := s.view.Current(); err != nil {
 		return ask.Started{}, err
@@ -71,12 +86,12 @@ func (s *Service) startRun(ctx context.Context, who rpc.Caller, q ask.StartRun) 
 	created := id.Derive[id.Event](string(who.Tenant), string(q.Run), "created")
 	seq, err := s.deps.Log.AppendAfter(ctx, eventlog.Draft{
 		Tenant: who.Tenant, Key: string(q.Run), Run: q.Run, Actor: who.Actor, ID: created,
-		Event: run.Created{Run: q.Run, Session: ses, Agent: def, Trigger: q.Trigger, Hook: q.Delivery, Taint: q.Taint, Body: run.Prompt{Text: q.Prompt, Script: q.Script}},
+		Event: run.Created{Run: q.Run, Session: ses, Agent: def, Trigger: q.Trigger, Hook: q.Delivery, Taint: q.Taint, Body: run.Prompt{Text: q.Prompt, Script: q.Script, Input: q.Input}},
 	}, 0)
 	if problem.CodeOf(err) == problem.Conflict {
 		return ask.Started{}, problem.Wrap(err, problem.Conflict, "run %s exists and was started otherwise", q.Run)
 	}
-	if err == nil && q.Script != "" {
+	if err == nil && again && q.Script != "" {
 		err = s.sameScript(ctx, seq, q)
 	}
 	return ask.Started{Run: q.Run, Seq: seq}, err
@@ -92,7 +107,7 @@ func (s *Service) sameScript(ctx context.Context, seq uint64, q ask.StartRun) er
 	if err != nil {
 		return err
 	}
-	if was.Run != q.Run || was.Agent.Agent != q.Agent || was.Body.Script != q.Script {
+	if was.Run != q.Run || was.Agent.Agent != q.Agent || was.Body.Script != q.Script || !bytes.Equal(was.Body.Input, q.Input) {
 		return problem.New(problem.Conflict, "the same key started another script before; use a new one")
 	}
 	return nil

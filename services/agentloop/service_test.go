@@ -254,6 +254,28 @@ func TestStartedOnce(t *testing.T) {
 	}
 }
 
+// A script that is asked for again under its run's id is the same run, however its input is written; another input is not.
+func TestScriptIsStartedOnce(t *testing.T) {
+	h := start(t)
+	h.Say(schemas.Gateway, eventlog.Draft{Key: "agt_js", Event: agent.Defined{Agent: "agt_js", Hosting: agent.Hosted, Runtime: agent.Runtime{Enabled: true}}})
+	var at []uint64
+	for _, input := range []string{`{"a": "<x>", "b": 1}`, `{"a":"\u003cx>","b":1}`, `{"a":"y","b":1}`, ``} {
+		q := ask.StartRun{Agent: "agt_js", Run: "run_js", Script: "return input.a", Input: json.RawMessage(input)}
+		var started ask.Started
+		buskit.Eventually(t, "the agent is known", func() bool {
+			raw, err := h.gateway("run_start", servicekit.Owner(), q)
+			if problem.CodeOf(err) == problem.Conflict {
+				return true
+			}
+			return err == nil && json.Unmarshal(raw, &started) == nil
+		})
+		at = append(at, started.Seq)
+	}
+	if at[0] == 0 || at[1] != at[0] || at[2] != 0 || at[3] != 0 {
+		t.Errorf("started at %v, want one run, and conflicts", at)
+	}
+}
+
 func TestQuestionsThatAreRefused(t *testing.T) {
 	h := start(t)
 	h.run("run_1")
@@ -261,12 +283,16 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 		q    any
 		want problem.Code
 	}{
-		"no agent":         {ask.StartRun{Prompt: "x"}, problem.Invalid},
-		"an unknown agent": {ask.StartRun{Agent: "agt_none", Prompt: "x"}, problem.NotFound},
-		"an external one":  {ask.StartRun{Agent: "agt_ext", Prompt: "x"}, problem.Invalid},
-		"no prompt":        {ask.StartRun{Agent: "agt_a"}, problem.Invalid},
-		"a long prompt":    {ask.StartRun{Agent: "agt_a", Prompt: strings.Repeat("x", 256<<10+1)}, problem.Invalid},
-		"a run's id":       {ask.StartRun{Agent: "agt_a", Prompt: "x", Run: "run_*"}, problem.Invalid},
+		"no agent":              {ask.StartRun{Prompt: "x"}, problem.Invalid},
+		"an unknown agent":      {ask.StartRun{Agent: "agt_none", Prompt: "x"}, problem.NotFound},
+		"an external one":       {ask.StartRun{Agent: "agt_ext", Prompt: "x"}, problem.Invalid},
+		"no prompt":             {ask.StartRun{Agent: "agt_a"}, problem.Invalid},
+		"a long prompt":         {ask.StartRun{Agent: "agt_a", Prompt: strings.Repeat("x", 256<<10+1)}, problem.Invalid},
+		"an input of no script": {ask.StartRun{Agent: "agt_a", Prompt: "x", Input: json.RawMessage(`{}`)}, problem.Invalid},
+		"an input of no object": {ask.StartRun{Agent: "agt_a", Script: "1", Input: json.RawMessage(`[1]`)}, problem.Invalid},
+		"an input twice":        {ask.StartRun{Agent: "agt_a", Script: "1", Input: json.RawMessage(`{"a":1,"a":2}`)}, problem.Invalid},
+		"a large input":         {ask.StartRun{Agent: "agt_a", Script: "1", Input: json.RawMessage(`{"a":"` + strings.Repeat("x", 64<<10) + `"}`)}, problem.TooLarge},
+		"a run's id":            {ask.StartRun{Agent: "agt_a", Prompt: "x", Run: "run_*"}, problem.Invalid},
 	} {
 		if _, err := h.gateway("run_start", servicekit.Owner(), c.q); problem.CodeOf(err) != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)

@@ -71,7 +71,7 @@ func TestWhatOthersOwnIsAskedOfThem(t *testing.T) {
 		{"POST", "/v1/keys/rewrap", `{"service":"agentloop","after":"tnt_a","look":true}`, "keys_rewrap"},
 		{"POST", "/v1/keys/renew", `{"service":"agentloop"}`, "keys_renew"},
 		{"POST", "/v1/runs", `{"agent":"triage","prompt":"look"}`, "run_start"},
-		{"POST", "/v1/agents/triage/scripts", `{"source":"return 1"}`, "run_start"},
+		{"POST", "/v1/agents/triage/scripts", `{"source":"return input.a","input":{"a":1}}`, "run_start"},
 		{"POST", "/v1/runs/run_1/cancel", ``, "run_cancel"},
 		{"GET", "/v1/runs?limit=5", ``, "runs"},
 		{"GET", "/v1/runs/run_1/timeline?after=0:0", ``, "timeline"},

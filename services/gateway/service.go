@@ -89,10 +89,9 @@ func (s *Service) serve(ctx context.Context, people *auth.People) error {
 	if err := s.view.Wait(ctx, heard); err != nil {
 		return nil // only the end of ctx ends the wait
 	}
-	var dial net.ListenConfig
-	listener, err := dial.Listen(ctx, "tcp", s.cfg.Listen)
+	listener, err := boot.Listen("listen", s.cfg.Listen)
 	if err != nil {
-		return problem.Wrap(err, problem.Invalid, "listen %s", s.cfg.Listen)
+		return err
 	}
 	defer listener.Close() // also after serving, which has closed it then
 	handler, stop, err := s.handler(people, listener.Addr())

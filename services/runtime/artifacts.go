@@ -141,6 +141,9 @@ func (h *host) own(seq int) (change, bool) {
 func (h *host) Artifact(ctx context.Context, a sandbox.Artifact) (sandbox.Kept, error) {
 	h.shelf.mu.Lock()
 	defer h.shelf.mu.Unlock()
+	if err := h.order.askElse(a.Seq, aKeep); err != nil {
+		return sandbox.Kept{}, err
+	}
 	// What a script sees does not change by what others do; what there is room for does.
 	if changes := a.Op == sandbox.PutArtifact || a.Op == sandbox.DeleteArtifact; changes || h.shelf.owner == "" {
 		if err := h.refresh(ctx); err != nil {

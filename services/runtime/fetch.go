@@ -42,14 +42,11 @@ func (h *host) openWay(rules []agent.Egress) (err error) {
 // Fetch implements sandbox.Host. Each fetch is recorded with where it went and what it brought, before the script sees
 // it; a script that is run again is given what is recorded. The page taints what the script makes.
 func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, error) {
-	if h.way == nil {
-		return sandbox.Response{}, problem.New(problem.Denied, "the agent's egress rule allows no fetch")
-	}
 	earlier, err := h.earlier(ctx)
 	if err != nil {
 		return sandbox.Response{}, sandbox.Abort(err)
 	}
-	if err := h.order.askElse(f.Seq); err != nil {
+	if err := h.order.askElse(f.Seq, aFetch); err != nil {
 		return sandbox.Response{}, err
 	}
 	now := script.Fetched{Call: h.w.Admitted.Call, Run: h.w.Admitted.Run, Seq: f.Seq, Digest: digestOf(f), Method: f.Method}
@@ -70,18 +67,17 @@ func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, 
 		})
 	}
 	begun, ok := earlier.fetching[f.Seq]
+	changes := f.Method != http.MethodGet && f.Method != http.MethodHead
 	switch {
 	case ok && begun != now.Digest:
 		return sandbox.Response{}, diverged("request %d was another fetch before", f.Seq)
-	case ok: // an earlier attempt ended between the request and the record of its answer
+	case ok && changes: // an earlier attempt ended between the request and the record of its answer
 		refused = problem.New(problem.Unknown, "this %s may have been made before the script was cut off; it is not made again", f.Method)
-	case refused == nil && f.Method != http.MethodGet && f.Method != http.MethodHead:
+	case refused == nil && changes:
 		// A held call lets this come to its end before it ends the worker.
 		h.sending.Add(1)
 		defer h.sending.Done()
-		_, err := h.s.deps.Log.Append(ctx, h.draft(script.Fetching{Call: now.Call, Run: now.Run, Seq: f.Seq, Digest: now.Digest, Method: f.Method,
-			Body: script.Asked{URL: shown(f.URL)}}, strconv.Itoa(f.Seq)))
-		if err != nil {
+		if err := h.begin(ctx, f, now); err != nil {
 			return sandbox.Response{}, sandbox.Abort(err)
 		}
 		// A crash from here on leaves the script not knowing whether the request was made.
@@ -91,8 +87,11 @@ func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, 
 	if err == nil {
 		err = h.get(ctx, req, &now)
 	}
-	if ctx.Err() != nil {
-		return sandbox.Response{}, ctx.Err() // the script is over, and nobody reads the answer
+	if ctx.Err() != nil { // the script is over, and nobody reads the answer
+		if refused == nil && !changes {
+			h.cutOff(ctx, f, now)
+		}
+		return sandbox.Response{}, ctx.Err()
 	}
 	if err != nil {
 		d := problem.DetailOf(err)
@@ -103,6 +102,26 @@ func (h *host) Fetch(ctx context.Context, f sandbox.Request) (sandbox.Response, 
 	}
 	return inTurn(ctx, h.order, f.Seq, func() (sandbox.Response, error) { return h.given(now) })
 }
+
+// begin records that a request is, or was, about to be made.
+func (h *host) begin(ctx context.Context, f sandbox.Request, now script.Fetched) error {
+	_, err := h.s.deps.Log.Append(ctx, h.draft(script.Fetching{Call: now.Call, Run: now.Run, Seq: f.Seq, Digest: now.Digest, Method: f.Method,
+		Body: script.Asked{URL: shown(f.URL)}}, strconv.Itoa(f.Seq)))
+	return err
+}
+
+// cutOff records a request whose script ended before its answer came: what a URL carries is out all the same. A crash
+// loses that of a GET alone, and the script, run again, asks and is recorded again.
+func (h *host) cutOff(ctx context.Context, f sandbox.Request, now script.Fetched) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutOffWithin)
+	defer cancel()
+	if err := h.begin(ctx, f, now); err != nil {
+		h.s.log.Error("a fetch that was cut off is not recorded", "call", now.Call, "method", f.Method, "err", err)
+	}
+}
+
+// cutOffWithin is how long a script that is over may take to record that.
+const cutOffWithin = 2 * time.Second
 
 // inFetched is the largest page that stands in its event, in bytes.
 const inFetched = 8 << 10
@@ -142,6 +161,9 @@ func (h *host) admitted(ctx context.Context, f sandbox.Request) (*http.Request, 
 	}
 	for _, field := range f.Header {
 		req.Header.Add(field.Name, field.Value)
+	}
+	if h.way == nil { // it had a rule in an earlier life, at most
+		return nil, problem.New(problem.Denied, "the agent's egress rule allows no fetch")
 	}
 	i, err := h.way.RuleOf(req)
 	if err != nil {
@@ -200,6 +222,11 @@ func (h *host) take(size int) bool {
 
 // given is what the script sees of a recorded fetch.
 func (h *host) given(f script.Fetched) (sandbox.Response, error) {
+	for _, hop := range f.Body.Hops { // also of a fetch that failed then: where a server led to is in the message
+		if u, err := url.Parse(hop.URL); err == nil && hop.Status != 0 {
+			h.addTaint("fetch:" + u.Host)
+		}
+	}
 	if f.Code != "" || f.Body.Answer == nil {
 		return sandbox.Response{}, problem.New(problem.Code(f.Code), "%s", f.Body.Message)
 	}
@@ -207,11 +234,6 @@ func (h *host) given(f script.Fetched) (sandbox.Response, error) {
 	out := sandbox.Response{Status: f.Status, StatusText: http.StatusText(f.Status), URL: a.URL, Body: a.Body}
 	for _, line := range a.Header {
 		out.Header = append(out.Header, sandbox.Field{Name: line.Name, Value: line.Value})
-	}
-	for _, hop := range f.Body.Hops {
-		if u, err := url.Parse(hop.URL); err == nil {
-			h.addTaint("fetch:" + u.Host)
-		}
 	}
 	return out, nil
 }

@@ -6,8 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/calls"
@@ -45,12 +45,16 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 		return err // a person still has to decide; a worker would only wait for them
 	}
 	var args struct {
-		Source string `json:"source"`
+		Source string          `json:"source"`
+		Input  json.RawMessage `json:"input"`
 	}
 	dec := json.NewDecoder(strings.NewReader(string(w.Requested.Body.Args)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&args); err != nil || args.Source == "" {
-		return s.gate.Refuse(ctx, w, problem.New(problem.Invalid, "run_javascript takes one argument, source, which is text"))
+		return s.gate.Refuse(ctx, w, problem.New(problem.Invalid, "run_javascript takes source, which is text, and maybe input, which is an object"))
+	}
+	if len(args.Input) > maxInput {
+		return s.gate.Refuse(ctx, w, problem.New(problem.TooLarge, "the input is %d bytes; the limit is %d", len(args.Input), maxInput))
 	}
 	held, err := s.gate.Claim(ctx, w)
 	if err != nil {
@@ -62,12 +66,17 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 		return err
 	}
 	var outcome schemas.Event
-	held.Keep(work, func(work context.Context) { outcome, err = s.run(work, w, args.Source, h.StoredAt) })
+	held.Keep(work, func(work context.Context) {
+		outcome, err = s.run(work, w, sandbox.Script{Source: args.Source, Input: args.Input, Now: h.StoredAt})
+	})
 	if err != nil {
 		return err
 	}
 	return s.gate.Settle(ctx, w, outcome)
 }
+
+// maxInput is the largest input of a script, in bytes, as of a call of another tool.
+const maxInput = 256 << 10
 
 // heldCall says busy while a call of the script waits for a person.
 func (s *Service) heldCall(ctx context.Context, w *executor.Work) error {
@@ -91,7 +100,7 @@ func (s *Service) heldCall(ctx context.Context, w *executor.Work) error {
 func waits(c id.Call) error { return problem.New(problem.Busy, "the script's call %s is held", c) }
 
 // run runs the script once. An error is no outcome: the admission is to be heard again.
-func (s *Service) run(ctx context.Context, w *executor.Work, source string, now time.Time) (schemas.Event, error) {
+func (s *Service) run(ctx context.Context, w *executor.Work, job sandbox.Script) (schemas.Event, error) {
 	visible, err := rpc.Ask[ask.VisibleTools](ctx, s.deps.Conn, schemas.Toolbroker, "tools_visible",
 		rpc.Caller{Tenant: w.Tenant, Actor: actor}, ask.Visibility{Agent: w.Requested.Agent, Run: w.Admitted.Run, As: ask.Names})
 	if err != nil {
@@ -107,10 +116,15 @@ func (s *Service) run(ctx context.Context, w *executor.Work, source string, now 
 		d := problem.DetailOf(err)
 		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}, nil
 	}
-	job := sandbox.Script{Source: source, Seed: seed(w.Admitted.Call), Now: now, Fetch: len(agent.Runtime.Egress) > 0}
+	tools, fetched := host.order.reached()
+	job.Seed, job.Fetch = seed(w.Admitted.Call), fetched || len(agent.Runtime.Egress) > 0
 	for _, t := range visible.Tools {
-		if !strings.HasPrefix(t.Name, "runtime.") { // a script starts no scripts
-			job.Tools = append(job.Tools, t.Name)
+		tools = append(tools, t.Name)
+	}
+	slices.Sort(tools)
+	for _, t := range slices.Compact(tools) {
+		if !strings.HasPrefix(t, "runtime.") { // a script starts no scripts
+			job.Tools = append(job.Tools, t)
 		}
 	}
 	result, err := s.pool.Run(ctx, string(w.Tenant), job, host)

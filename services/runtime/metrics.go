@@ -57,8 +57,26 @@ func (m *metrics) watch(to prometheus.Registerer, p *sandbox.Pool) error {
 var stops = map[string]bool{sandbox.CodeTimeout: true, sandbox.CodeCPU: true, sandbox.CodeMemory: true, sandbox.CodeStack: true,
 	sandbox.CodeDeadlock: true, sandbox.CodeFault: true, sandbox.CodeDivergence: true}
 
+// results are the codes that a script's time in a worker is counted by.
+var results = func() map[string]bool {
+	all := map[string]bool{"ok": true}
+	for _, c := range []string{sandbox.CodeSyntax, sandbox.CodeUnsupported, sandbox.CodeRegexp, sandbox.CodeException, sandbox.CodeTimeout, sandbox.CodeCPU,
+		sandbox.CodeMemory, sandbox.CodeStack, sandbox.CodeDeadlock, sandbox.CodeOutputTooLarge, sandbox.CodeToolUnknown, sandbox.CodeTooManyCalls,
+		sandbox.CodeArgsTooLarge, sandbox.CodeResultTooLarge, sandbox.CodeFetchDisabled, sandbox.CodeFetchBlocked, sandbox.CodeFetchTooLarge,
+		sandbox.CodeArtifactTooLarge, sandbox.CodeDivergence, sandbox.CodeFault} {
+		all[c] = true
+	}
+	for _, c := range problem.Codes() {
+		all[string(c)] = true
+	}
+	return all
+}()
+
 // ended counts how a script's time in a worker ended. code is the script's own, "ok" for a value.
 func (m *metrics) ended(code string, stats sandbox.Stats) {
+	if !results[code] {
+		code = "other" // a worker that is not the engine any more could say a new one each time
+	}
 	m.seconds.WithLabelValues(code).Observe(stats.Wall.Seconds())
 	m.wait.Observe(stats.Wait.Seconds())
 	if stops[code] {

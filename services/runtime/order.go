@@ -31,6 +31,7 @@ type order struct {
 	order   []answerID // in stream order
 	ordered map[answerID]bool
 	asked   map[answerID]bool // by this life
+	was     map[int]string    // what was asked for and is no call, by its number
 	given   int               // how many of order this life was given
 	moved   chan struct{}     // closed when order or given grows
 	movedAt time.Time
@@ -42,7 +43,7 @@ type answerID string
 func answerAt(seq int) answerID { return answerID(strconv.Itoa(seq)) }
 
 func openOrder(ctx context.Context, s *Service, w *executor.Work) (*order, error) {
-	r := &order{s: s, w: w, at: w.Admitted.Requested - 1, calls: calls.Set{}, ordered: map[answerID]bool{}, asked: map[answerID]bool{}, moved: make(chan struct{}), movedAt: time.Now()}
+	r := &order{s: s, w: w, at: w.Admitted.Requested - 1, calls: calls.Set{}, ordered: map[answerID]bool{}, asked: map[answerID]bool{}, was: map[int]string{}, moved: make(chan struct{}), movedAt: time.Now()}
 	err := r.look(ctx)
 	r.begun = r.at
 	return r, err
@@ -67,12 +68,18 @@ func (r *order) look(ctx context.Context) error {
 			continue
 		}
 		switch ev := ev.(type) {
+		case script.Fetching:
+			if ev.Call == r.w.Admitted.Call {
+				r.was[ev.Seq] = aFetch
+			}
 		case script.Fetched:
 			if ev.Call == r.w.Admitted.Call {
+				r.was[ev.Seq] = aFetch
 				r.answered(answerAt(ev.Seq))
 			}
 		case script.Searched:
 			if ev.Call == r.w.Admitted.Call {
+				r.was[ev.Seq] = aSearch
 				r.answered(answerAt(ev.Seq))
 			}
 		default:
@@ -114,8 +121,8 @@ func (r *order) ask(seq int, tool, digest string) (calls.State, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	state := r.calls[r.nested(seq)]
-	if r.ordered[answerAt(seq)] {
-		return calls.State{}, diverged("request %d was no call before, and is one of %s now", seq, tool)
+	if was := r.was[seq]; was != "" {
+		return calls.State{}, diverged("request %d was %s before, and is a call of %s now", seq, was, tool)
 	}
 	r.asked[answerID(r.nested(seq))] = true
 	if state == nil || state.Requested == nil {
@@ -134,15 +141,41 @@ func other(same bool) string {
 	return "other"
 }
 
+// What a script asks for besides calls, in the words of a divergence.
+const (
+	aFetch  = "a fetch"
+	aSearch = "a search of tools"
+	aKeep   = "an operation on artifacts"
+)
+
 // askElse notes that the script asks for something else than a call. Problems: a divergence.
-func (r *order) askElse(seq int) error {
+func (r *order) askElse(seq int, what string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if state := r.calls[r.nested(seq)]; state != nil && state.Requested != nil {
-		return diverged("request %d was a call of %s before, and is none now", seq, state.Requested.Tool)
+		return diverged("request %d was a call of %s before, and is %s now", seq, state.Requested.Tool, what)
+	}
+	if was := r.was[seq]; was != "" && was != what {
+		return diverged("request %d was %s before, and is %s now", seq, was, what)
 	}
 	r.asked[answerAt(seq)] = true
 	return nil
+}
+
+// reached is what the script called and whether it fetched, in an earlier life. It is to be there for this one too: a
+// request that the worker itself refused would have no number, and every later one another than it had.
+func (r *order) reached() (tools []string, fetch bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, state := range r.calls {
+		if state.Requested != nil && state.Requested.Parent == r.w.Admitted.Call {
+			tools = append(tools, state.Requested.Tool)
+		}
+	}
+	for _, was := range r.was {
+		fetch = fetch || was == aFetch
+	}
+	return tools, fetch
 }
 
 // inTurn gives what is recorded of a request when its turn has come.

@@ -121,6 +121,38 @@ func (h *house) allow(rules ...agent.Egress) {
 	h.Say(schemas.Gateway, eventlog.Draft{Key: "agt_a", Event: agent.Defined{Agent: "agt_a", Hosting: agent.Hosted, Runtime: agent.Runtime{Enabled: true, Egress: rules}}})
 }
 
+// A fetch whose script ends before the answer is on record all the same: what its URL carries is out.
+func TestFetchThatIsCutOffIsRecorded(t *testing.T) {
+	h := start(t, false)
+	host, rule := h.serve(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	h.allow(rule)
+	h.admit("call_js", source(fmt.Sprintf(`fetch("http://%s/?q=secret"); await artifacts.list(); for (;;) {}`, host)))
+	if _, result := h.outcome("call_js"); !strings.Contains(result, "cpu_limit") {
+		t.Error(result)
+	}
+	begun, _ := servicekit.Await[script.Fetching](h.Kit, 1, nil)
+	if begun.Method != http.MethodGet || begun.Body.URL != "http://"+host+"/?q=secret" || begun.Call != "call_js" {
+		t.Errorf("%+v", begun)
+	}
+	if n := len(h.Events(schemas.Activity, "script.fetched")); n != 0 {
+		t.Errorf("%d fetches have an answer", n)
+	}
+}
+
+// Where a server leads to is in the message of a redirect that is refused: it taints like a page.
+func TestFetchThatIsRefusedTaints(t *testing.T) {
+	h := start(t, false)
+	host, rule := h.serve(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://say-this.example:81/", http.StatusFound)
+	})
+	h.allow(rule)
+	h.admit("call_js", source(fmt.Sprintf(`try { await fetch("http://%s/") } catch (e) { return e.message }`, host)))
+	f, result := h.outcome("call_js")
+	if !strings.Contains(result, "say-this.example") || !slices.Contains(f.Taint, "fetch:"+host) {
+		t.Errorf("%s, taint %v", result, f.Taint)
+	}
+}
+
 // serve starts a server and gives its host:port, and a rule that allows it.
 func (h *house) serve(f http.HandlerFunc) (host string, rule agent.Egress) {
 	h.t.Helper()

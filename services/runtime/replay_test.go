@@ -154,15 +154,17 @@ func TestReplayOfManyCalls(t *testing.T) {
 func TestReplayAsksWhetherTheGrantStands(t *testing.T) {
 	h := start(t, false)
 	h.grants()
-	h.admit("call_js", source(`let a; try { a = await tools.tickets.find({i: 1}) } catch (e) { a = e.code } const b = await tools.tickets.close({i: 2}); return [a, b]`))
+	h.admit("call_js", source(`let a, b; try { a = await tools.tickets.find({i: 1}) } catch (e) { a = e.code }
+		try { b = await tools.tickets.close({i: 2}) } catch (e) { b = e.message } return [a, b]`))
 	one := h.nested(1)
 	h.admitNested(one)
 	h.finish(one, `"secret"`)
 	two := h.nested(2)
 	h.hold(two)
+	h.less.Store(true)
 	h.Say(schemas.Approvals, eventlog.Draft{Key: "grt_find", Event: grant.Revoked{Grant: "grt_find", Agent: "agt_a"}})
 	h.Say(schemas.Toolbroker, eventlog.Draft{Key: string(run1), Event: call.Refused{Call: two.Call, Run: run1, Tool: two.Tool, Code: "denied", Reason: "ann said no"}})
-	if _, result := h.outcome("call_js"); strings.Contains(result, "secret") || !strings.Contains(result, `"code":"denied"`) {
+	if _, result := h.outcome("call_js"); !strings.Contains(result, `"value":["denied","ann said no"]`) {
 		t.Error(result)
 	}
 }
@@ -186,6 +188,36 @@ func TestReplayDivergence(t *testing.T) {
 			}
 			if n := len(h.Events(schemas.Activity, "call.requested")); n != 2 {
 				t.Errorf("%d calls were requested", n)
+			}
+		})
+	}
+}
+
+// What a script asked for besides calls has its place too, also a request that nobody knows the answer of: something else
+// at that place is another way, and is not done.
+func TestReplayDivergenceFromWhatIsNoCall(t *testing.T) {
+	fetching := script.Fetching{Call: "call_js", Run: run1, Seq: 1, Method: "POST", Digest: "d"}
+	fetched := script.Fetched{Call: "call_js", Run: run1, Seq: 1, Method: "GET", Digest: "d", Code: "denied"}
+	searched := script.Searched{Call: "call_js", Run: run1, Seq: 1, Body: script.Told{Query: "x", Answer: json.RawMessage("[]")}}
+	for name, tc := range map[string]struct {
+		recorded schemas.Event
+		js, want string
+	}{
+		"a call after a fetch that was cut off": {fetching, `await tools.tickets.close({i: 3})`, "request 1 was a fetch before, and is a call of tickets.close now"},
+		"a call after a fetch":                  {fetched, `await tools.tickets.close({i: 3})`, "request 1 was a fetch before"},
+		"a call after a search":                 {searched, `await tools.tickets.close({i: 3})`, "request 1 was a search of tools before"},
+		"a search after a fetch":                {fetched, `await tools.search("x")`, "request 1 was a fetch before, and is a search of tools now"},
+		"an artifact after a fetch":             {fetching, `await artifacts.put("x", 1)`, "request 1 was a fetch before, and is an operation on artifacts now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t, false)
+			h.admitAfter(run1, "call_js", source(tc.js), func() { h.Say(schemas.Runtime, eventlog.Draft{Key: string(run1), Run: run1, Event: tc.recorded}) })
+			f, result := h.outcome("call_js")
+			if !f.ToolError || !strings.Contains(result, `"code":"replay_divergence"`) || !strings.Contains(result, tc.want) {
+				t.Error(result)
+			}
+			if n := len(h.Events(schemas.Activity, "call.requested")) + len(h.Events(schemas.Activity, "artifact.kept")); n != 1 {
+				t.Errorf("%d calls were requested and artifacts kept", n)
 			}
 		})
 	}
@@ -244,16 +276,23 @@ func TestReplayFetchesNothingTwice(t *testing.T) {
 	}
 }
 
-// Nor when the agent may not fetch there any more.
+// Nor when the agent may not fetch there any more, or nowhere at all.
 func TestReplayAsksWhetherTheRuleStands(t *testing.T) {
+	for name, change := range map[string]func(*house){
+		"another rule": func(h *house) { h.mayFetch(newCountingPage(h.t)) }, "no rule": func(h *house) { h.allow() },
+	} {
+		t.Run(name, func(t *testing.T) { testReplayAsksWhetherTheRuleStands(t, change) })
+	}
+}
+
+func testReplayAsksWhetherTheRuleStands(t *testing.T, change func(*house)) {
 	h, page := start(t, false), newCountingPage(t)
 	h.grants()
 	h.mayFetch(page)
 	h.admit("call_js", source(fmt.Sprintf(`let a; try { a = await (await fetch(%q)).text() } catch (e) { a = e.code } return [a, await tools.tickets.close({i: 1})]`, page.URL)))
 	r := h.nested(1)
 	h.hold(r)
-	other := newCountingPage(t)
-	h.mayFetch(other)
+	change(h)
 	h.admitNested(r)
 	h.finish(r, "9")
 	if _, result := h.outcome("call_js"); !strings.Contains(result, `["fetch_blocked",9]`) {
@@ -288,5 +327,23 @@ func TestReplayOfAFetchThatWasCutOff(t *testing.T) {
 				t.Errorf("the page was asked %v", got)
 			}
 		})
+	}
+}
+
+// What a script is given to work on is in its call: it finds it again when it is run again.
+func TestReplayHasTheInput(t *testing.T) {
+	h := start(t, false)
+	h.grants()
+	args, err := json.Marshal(map[string]any{"source": `const v = await tools.tickets.find({q: input.name}); return [input, v]`, "input": map[string]string{"name": "Ada"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.admit("call_js", string(args))
+	r := h.nested(1)
+	h.hold(r)
+	h.admitNested(r)
+	h.finish(r, "9")
+	if _, result := h.outcome("call_js"); !strings.Contains(result, `"value":[{"name":"Ada"},9]`) {
+		t.Error(result)
 	}
 }

@@ -24,7 +24,7 @@ func (h *host) SearchTools(ctx context.Context, q sandbox.Search) (json.RawMessa
 	if err != nil {
 		return nil, sandbox.Abort(err)
 	}
-	if err := h.order.askElse(q.Seq); err != nil {
+	if err := h.order.askElse(q.Seq, aSearch); err != nil {
 		return nil, err
 	}
 	now := script.Searched{Call: h.w.Admitted.Call, Run: h.w.Admitted.Run, Seq: q.Seq, Body: script.Told{Query: cut(q.Query, maxQuery), Tool: cut(q.Tool, maxQuery)}}

@@ -48,7 +48,8 @@ type house struct {
 	worker string
 	deps   boot.Deps // of the service that runs
 	change func(*runtime.Config)
-	n      int // scripts that value ran
+	n      int         // scripts that value ran
+	less   atomic.Bool // the agent may not call tickets.find any more
 }
 
 func start(t *testing.T, egress bool) *house {
@@ -70,6 +71,9 @@ func start(t *testing.T, egress bool) *house {
 	h.Say(schemas.Gateway, eventlog.Draft{Key: "agt_a", Event: def})
 	h.Say(schemas.Approvals, eventlog.Draft{Key: "grt_js", Event: grant.Created{Grant: "grt_js", Agent: "agt_a", Selector: grant.Selector{Tool: "runtime.run_javascript"}}})
 	servicekit.Answer(h.Kit, schemas.Toolbroker, "tools_visible", func(context.Context, rpc.Caller, ask.Visibility) (ask.VisibleTools, error) {
+		if h.less.Load() {
+			return ask.VisibleTools{Tools: []ask.VisibleTool{{Name: "tickets.close"}}}, nil
+		}
 		return ask.VisibleTools{Tools: []ask.VisibleTool{{Name: "tickets.find"}, {Name: "tickets.close"}, {Name: "runtime.run_javascript"}}}, nil
 	})
 	h.run()

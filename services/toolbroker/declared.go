@@ -37,7 +37,7 @@ func (s *Service) showTypes(_ context.Context, who rpc.Caller, q ask.ShowTypes) 
 	}
 	known := s.state.Known(who.Tenant, q.Agent, "")
 	if known.Agent == nil || known.Agent.Removed {
-		return ask.Types{}, problem.New(problem.NotFound, "there is no agent %s", q.Agent)
+		return ask.Types{}, problem.New(problem.NotFound, "there is no agent %s", id.Name(q.Agent))
 	}
 	may, most := s.mayCall(who.Tenant, q.Agent, ""), forPeople
 	if q.Model {
@@ -74,7 +74,7 @@ func (s *Service) declare(tenant id.Tenant, may []policy.Tool, most int) declare
 			tools = append(tools, s.declaration(tenant, t))
 		}
 	}
-	return declare.Write(tools, most)
+	return declare.WriteScript(tools, most)
 }
 
 // declared is the declarations of a connection's tools as they were listed last.

@@ -85,9 +85,9 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		return err
 	}
 	router.Hear("webhooks_hook", s.onReceived)
-	listener, err := net.Listen("tcp", s.cfg.Listen)
+	listener, err := boot.Listen("listen", s.cfg.Listen)
 	if err != nil {
-		return problem.Wrap(err, problem.Invalid, "listen %s", s.cfg.Listen)
+		return err
 	}
 	s.addr = listener.Addr()
 	close(s.ready)

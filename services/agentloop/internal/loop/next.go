@@ -107,7 +107,10 @@ func (s *State) runScript() Action {
 	state := s.Calls[c]
 	switch {
 	case state == nil || state.Requested == nil && state.Outcome == nil:
-		args, err := json.Marshal(map[string]string{"source": s.Created.Body.Script})
+		args, err := json.Marshal(struct {
+			Source string          `json:"source"`
+			Input  json.RawMessage `json:"input,omitempty"`
+		}{s.Created.Body.Script, s.Created.Body.Input})
 		if err != nil {
 			return Fail{problem.Internal, "the script cannot be written as JSON"}
 		}

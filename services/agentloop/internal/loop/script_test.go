@@ -46,3 +46,12 @@ func TestScriptRun(t *testing.T) {
 		}
 	}
 }
+
+func TestScriptRunWithInput(t *testing.T) {
+	s := loop.New()
+	s.Apply(1, run.Created{Run: "run_1", Body: run.Prompt{Script: "return input.a", Input: json.RawMessage(`{"a":"\u003c"}`)}})
+	asks, _ := loop.Next(s, now).(loop.AskTools)
+	if len(asks.Uses) != 1 || string(asks.Uses[0].Args) != `{"source":"return input.a","input":{"a":"\u003c"}}` {
+		t.Errorf("%s", asks.Uses)
+	}
+}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/execwarden/execwarden/libs/problem"
@@ -11,8 +12,9 @@ import (
 
 // scriptInput is a script that a person has an agent run. Name is for whoever reads the list of runs.
 type scriptInput struct {
-	Source string `json:"source"`
-	Name   string `json:"name,omitempty"`
+	Source string          `json:"source"`
+	Input  json.RawMessage `json:"input,omitempty"`
+	Name   string          `json:"name,omitempty"`
 }
 
 // maxKey is the longest Idempotency-Key, in bytes.
@@ -32,7 +34,7 @@ func (a *API) runScript(r *http.Request, who auth.Identity, body []byte) (ask.St
 	if in.Source == "" {
 		return ask.Started{}, problem.New(problem.Invalid, "a script needs a source")
 	}
-	q := ask.StartRun{Agent: agent, Prompt: in.Name, Script: in.Source}
+	q := ask.StartRun{Agent: agent, Prompt: in.Name, Script: in.Source, Input: in.Input}
 	switch key := r.Header.Get("Idempotency-Key"); {
 	case len(key) > maxKey:
 		return ask.Started{}, problem.New(problem.Invalid, "an Idempotency-Key has at most %d bytes", maxKey)

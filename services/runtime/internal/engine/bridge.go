@@ -106,6 +106,9 @@ func (m *machine) answer(reply wire.Reply) *wire.Fail {
 		return &wire.Fail{Code: codeFault, Message: "a reply without a request"}
 	}
 	delete(m.open, reply.Seq)
+	if w.keeps {
+		m.keeping--
+	}
 	return m.enter(func() (err error) {
 		switch {
 		case reply.Problem != nil:

@@ -53,5 +53,7 @@ func (m *machine) hostArtifact(c goja.FunctionCall) goja.Value {
 		a.Name = a.Name[:maxName] + "…" // which is no name, and is refused as such
 	}
 	m.keeps++
+	m.keeping++
+	w.keeps = true
 	return m.ask(w, wire.KindArtifact, func(seq int) any { a.Seq = seq; return a })
 }

@@ -25,6 +25,9 @@ func (m *machine) loop() *wire.Fail {
 
 // drain lets calls that nobody awaited come to their end, within limits: the script is over, its timers are not run.
 func (m *machine) drain() *wire.Fail {
+	for _, reply := range m.early {
+		delete(m.open, reply.Seq)
+	}
 	if len(m.open) == 0 {
 		return nil
 	}
@@ -44,8 +47,22 @@ func (m *machine) drain() *wire.Fail {
 	return nil
 }
 
-// turn waits for one thing to happen and lets the script know.
+// turn waits for one thing to happen and lets the script know. An operation on artifacts is over before anything else
+// happens: it has no place of its own in the record's order of answers, and is answered at the same one in every life so.
 func (m *machine) turn() *wire.Fail {
+	if m.keeping > 0 {
+		reply := <-m.replies
+		if w, open := m.open[reply.Seq]; open && !w.keeps {
+			m.early = append(m.early, reply) // one for each open request at most
+			return nil
+		}
+		return m.answer(reply)
+	}
+	if len(m.early) > 0 {
+		reply := m.early[0]
+		m.early = m.early[1:]
+		return m.answer(reply)
+	}
 	wake, cancel := m.clock.wake()
 	defer cancel()
 	select {

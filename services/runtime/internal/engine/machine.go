@@ -26,6 +26,7 @@ type machine struct {
 	places   places        // of the script
 	start    goja.Callable // js/start.js
 	describe goja.Callable
+	input    goja.Callable
 
 	// The loop's own. Only the goroutine that runs the script touches them.
 	rng      *rand.ChaCha8
@@ -35,6 +36,8 @@ type machine struct {
 	searches int            // searches issued
 	keeps    int            // operations on artifacts issued
 	open     map[int]waiter // requests without a reply
+	keeping  int            // of these, operations on artifacts
+	early    []wire.Reply   // that came while keeping, and are not looked at before it is over
 	clock    clock
 	logged   int // bytes of console lines
 	value    json.RawMessage
@@ -52,6 +55,7 @@ type machine struct {
 // waiter is a request's two ways back into the script.
 type waiter struct {
 	resolve, reject goja.Callable
+	keeps           bool // for an operation on artifacts
 }
 
 func newMachine(conn *wire.Conn) (*machine, error) {
@@ -85,6 +89,12 @@ func (m *machine) execute() *wire.Fail {
 		var refused error
 		program, m.places, refused = compile(m.run.Source)
 		return refused
+	}); fail != nil {
+		return fail
+	}
+	if fail := m.enter(func() error {
+		_, err := m.input(goja.Undefined(), m.vm.ToValue(string(m.run.Input)))
+		return err
 	}); fail != nil {
 		return fail
 	}

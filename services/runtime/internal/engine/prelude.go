@@ -36,6 +36,7 @@ func (m *machine) loadPreludes() error {
 	}
 	m.start, _ = goja.AssertFunction(way.Get("start"))
 	m.describe, _ = goja.AssertFunction(way.Get("describe"))
+	m.input, _ = goja.AssertFunction(way.Get("input"))
 	return m.breakout()
 }
 

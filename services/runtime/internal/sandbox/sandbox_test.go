@@ -40,6 +40,8 @@ type fakeHost struct {
 	tool  func(context.Context, Call) (json.RawMessage, error)
 	fetch func(context.Context, Request) (Response, error)
 	kept  Kept
+	keep  func(context.Context, Artifact) (Kept, error)
+	said  func(seq int)
 
 	mu      sync.Mutex
 	calls   []Call
@@ -73,6 +75,9 @@ func (h *fakeHost) Answered(seq int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.answered = append(h.answered, seq)
+	if h.said != nil {
+		h.said(seq)
+	}
 }
 
 func (h *fakeHost) Log(level, line string) {

@@ -17,6 +17,8 @@ type Limits = wire.Limits
 type Script struct {
 	// Source is JavaScript or TypeScript: a function body with return and await, an expression, or a function.
 	Source string
+	// Input is JSON that the script finds, frozen, as its global input; without it that is undefined.
+	Input json.RawMessage
 	// Seed feeds Math.random, crypto.getRandomValues and crypto.randomUUID.
 	Seed uint64
 	// Now is where the script's clock starts. The clock moves only as timers fire.

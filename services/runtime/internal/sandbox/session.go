@@ -92,7 +92,7 @@ func (s *session) converse(ctx context.Context, script Script) error {
 
 	reading.Go(func() {
 		s.say(callCtx, wire.Run{
-			Source: script.Source, Seed: script.Seed, NowMilli: script.Now.UnixMilli(),
+			Source: script.Source, Input: script.Input, Seed: script.Seed, NowMilli: script.Now.UnixMilli(),
 			Tools: script.Tools, Fetch: script.Fetch, Limits: s.limits,
 		})
 	})

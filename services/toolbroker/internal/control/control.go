@@ -370,7 +370,7 @@ var builtin = append([]policy.Tool{
 			"tools.<connection>.<tool>({...}) calls a granted tool; tools.search(\"words\") lists {name, description}, tools.describe(name) its types. " +
 			"fetch(url) works where the agent's egress rule allows it; a response also has markdown() and plain() for HTML. " +
 			"artifacts.put(name, value), get, list and delete keep text, JSON or bytes for later scripts of the session.",
-		Schema: json.RawMessage(`{"type":"object","properties":{"source":{"type":"string","description":"function body; return the result"}},"required":["source"],"additionalProperties":false}`),
+		Schema: json.RawMessage(`{"type":"object","properties":{"source":{"type":"string","description":"function body; return the result"},"input":{"type":"object","description":"what the source finds as its global input"}},"required":["source"],"additionalProperties":false}`),
 	}},
 }, ofMachine()...)
 

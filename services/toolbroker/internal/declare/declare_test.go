@@ -275,3 +275,42 @@ func BenchmarkWrite(b *testing.B) {
 		declare.Write(tools, 24<<10)
 	}
 }
+
+// What a script has beside its tools is declared too, also when it has no tools; a connection of the name of a way to look
+// for tools is declared in its place.
+func TestWriteScript(t *testing.T) {
+	tool := func(c string) *declare.Tool {
+		return declare.New(c, connection.Tool{Name: "find", Description: "Finds.", Schema: json.RawMessage(`{"type":"object"}`)})
+	}
+	for name, tc := range map[string]struct {
+		tools    []*declare.Tool
+		has, not []string
+	}{
+		"no tools":  {nil, []string{" search(words: string", " describe(name: string", "declare const artifacts: {", "interface Response"}, nil},
+		"tools":     {[]*declare.Tool{tool("github")}, []string{" search(words: string", " describe(name: string", "declare const artifacts: {", "github: {"}, nil},
+		"of search": {[]*declare.Tool{tool("search")}, []string{" describe(name: string", "search: {"}, []string{"search(words"}},
+	} {
+		w := declare.WriteScript(tc.tools, 4<<10)
+		valid(t, w.Text)
+		for _, s := range tc.has {
+			if !strings.Contains(w.Text, s) {
+				t.Errorf("%s: no %q in\n%s", name, s, w.Text)
+			}
+		}
+		for _, s := range tc.not {
+			if strings.Contains(w.Text, s) {
+				t.Errorf("%s: %q in\n%s", name, s, w.Text)
+			}
+		}
+		if w.Tools != len(tc.tools) || len(w.Text) > 4<<10 {
+			t.Errorf("%s: %d tools, %d bytes", name, w.Tools, len(w.Text))
+		}
+	}
+	var many []*declare.Tool
+	for i := range 400 {
+		many = append(many, tool(fmt.Sprint("c", i)))
+	}
+	if w := declare.WriteScript(many, 4<<10); len(w.Text) > 4<<10 || w.Left == 0 {
+		t.Errorf("%d bytes, %d left out", len(w.Text), w.Left)
+	}
+}

@@ -38,7 +38,9 @@ const (
 // Write declares tools in at most so many bytes; frame and a little are the least that is any use. What does not fit
 // is said without comments, then by names, then by number. Small connections come first: a large one takes what is
 // left, not theirs. The same tools give the same text, in whatever order they come.
-func Write(tools []*Tool, most int) Written {
+func Write(tools []*Tool, most int) Written { return write(tools, most, "") }
+
+func write(tools []*Tool, most int, lookups string) Written {
 	tools = slices.Clone(tools)
 	slices.SortFunc(tools, func(a, b *Tool) int {
 		return cmp.Or(cmp.Compare(a.connection, b.connection), cmp.Compare(a.name, b.name))
@@ -61,7 +63,7 @@ func Write(tools []*Tool, most int) Written {
 	for i, g := range bySize {
 		spare -= g.fit(spare / (len(bySize) - i))
 	}
-	out.Text = text(groups, &out)
+	out.Text = text(groups, &out, lookups)
 	return out
 }
 
@@ -157,7 +159,7 @@ func (g *group) fit(most int) (took int) {
 	return took
 }
 
-func text(groups []*group, out *Written) string {
+func text(groups []*group, out *Written, lookups string) string {
 	names := newNaming()
 	var body strings.Builder
 	others, unsaid := 0, 0
@@ -203,7 +205,7 @@ func text(groups []*group, out *Written) string {
 	if out.Bare > 0 {
 		before += call
 	}
-	return before + head + body.String() + foot
+	return before + head + lookups + body.String() + foot
 }
 
 // naming gives types their names, in the order in which they are met.
@@ -215,7 +217,7 @@ type naming struct {
 
 func newNaming() *naming {
 	n := &naming{of: map[string]string{}, taken: map[string]bool{}}
-	for _, word := range strings.Fields("Array Boolean Call Date Error Function Map Number Object Promise Record RegExp Set String Symbol") {
+	for _, word := range strings.Fields("Array Boolean Call Date Error Function Map Number Object Promise Record RegExp Response Set String Symbol") {
 		n.taken[word] = true // a type of the language, or of ours
 	}
 	return n

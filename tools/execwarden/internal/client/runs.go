@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -22,11 +23,12 @@ func (c *Client) StartRun(ctx context.Context, agent, prompt string) (ask.Starte
 
 // RunScript has an agent run a script that a person wrote. A lost answer costs nothing: it is asked again under the same
 // key, once.
-func (c *Client) RunScript(ctx context.Context, agent, name, source string) (ask.Started, error) {
+func (c *Client) RunScript(ctx context.Context, agent, name, source string, input json.RawMessage) (ask.Started, error) {
 	body := struct {
-		Source string `json:"source"`
-		Name   string `json:"name,omitempty"`
-	}{source, name}
+		Source string          `json:"source"`
+		Input  json.RawMessage `json:"input,omitempty"`
+		Name   string          `json:"name,omitempty"`
+	}{source, input, name}
 	header := http.Header{"Idempotency-Key": {rand.Text()}}
 	path := "/v1/agents/" + segment(agent) + "/scripts"
 	started, err := sendWith[ask.Started](ctx, c, http.MethodPost, path, nil, body, header)

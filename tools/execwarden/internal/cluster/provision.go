@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"log/slog"
-	"net"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -11,7 +10,6 @@ import (
 	"github.com/execwarden/execwarden/libs/boot"
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/keyfile"
-	"github.com/execwarden/execwarden/libs/problem"
 )
 
 // Config is the provisioner's settings.
@@ -37,9 +35,9 @@ func Provision(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if err := bus.Provision(ctx, conn, bus.Layout{Replicas: cfg.Replicas}); err != nil {
 		return err
 	}
-	ops, err := net.Listen("tcp", cfg.OpsListen)
+	ops, err := boot.Listen("ops_listen", cfg.OpsListen)
 	if err != nil {
-		return problem.Wrap(err, problem.Invalid, "ops_listen %s", cfg.OpsListen)
+		return err
 	}
 	log.Info("streams and durables are there")
 	group, ctx := errgroup.WithContext(ctx)

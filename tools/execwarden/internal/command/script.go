@@ -25,8 +25,9 @@ func (a *app) scriptTypesCommand() *cobra.Command {
 		Use:   "types --agent AGENT",
 		Short: "Print the tools that an agent's scripts may call, as TypeScript",
 		Args:  cobra.NoArgs,
-		Long: exits(`Prints declarations of exactly the tools that the agent's grants let its scripts call, outside of any run. An editor
-that has them beside a script completes tools.<connection>.<tool>(...) and checks the arguments.
+		Long: exits(`Prints declarations of exactly the tools that the agent's grants let its scripts call, outside of any run, and of
+tools.search, tools.describe and artifacts. An editor that has them beside a script completes
+tools.<connection>.<tool>(...) and checks the arguments.
 
 With --model they are as the agent's model is given them with the tool runtime.run_javascript, in 24 KiB at most: what
 has no room there is declared without comments, then by name only, then counted.`, map[int]string{4: "there is no such agent"}),

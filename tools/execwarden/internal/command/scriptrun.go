@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,8 @@ import (
 const maxScript = 64 << 10
 
 func (a *app) scriptRunCommand() *cobra.Command {
-	var agent string
+	var agent, inputFile string
+	var given []string
 	var noApprove bool
 	cmd := &cobra.Command{
 		Use:   "run FILE|- --agent AGENT",
@@ -33,6 +35,9 @@ func (a *app) scriptRunCommand() *cobra.Command {
 		Long: exits(`Runs JavaScript or TypeScript in the sandbox as an agent, without asking a model. The file "-" is standard input, 64 KiB
 at most. The run and each call that the script makes go by the agent's grants, and are recorded, as when the agent's
 model had written it.
+
+What the script is to work on it finds as the global input, an object that it cannot change: of --input, a file with JSON,
+and of --arg, which adds a text. All of it has 64 KiB at most, and is in the record.
 
 The value is the data, on standard output; with -o json it comes with warnings and how the sandbox is isolated. Console
 lines and calls go to standard error as they happen. A call that waits for an approval is waited for, and the command
@@ -43,16 +48,23 @@ that decides it is named; with --no-approve the command ends then with code 5, a
 		}),
 		Example: `  execwarden script run report.ts --agent triage
   echo 'return (await tools.tickets.find_owner({component: "api"})).team' | execwarden script run - --agent triage
-  execwarden script run report.ts --agent triage -o json | jq .value`,
+  execwarden script run report.ts --agent triage -o json | jq .value
+  echo 'return "hello, " + input.name' | execwarden script run - --agent triage --arg name=Ada`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, source, err := a.scriptSource(args[0])
 			if err != nil {
 				return err
 			}
-			return a.runScript(cmd.Context(), agent, name, source, noApprove)
+			input, err := scriptInput(inputFile, given)
+			if err != nil {
+				return err
+			}
+			return a.runScript(cmd.Context(), agent, name, source, input, noApprove)
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent's name")
+	cmd.Flags().StringArrayVar(&given, "arg", nil, "a text of the script's input, as NAME=VALUE; may be given again")
+	cmd.Flags().StringVar(&inputFile, "input", "", "a file with the script's input, a JSON object")
 	cmd.Flags().BoolVar(&noApprove, "no-approve", false, "end when a call waits for an approval")
 	_ = cmd.MarkFlagRequired("agent") // it fails for a flag that is not there only
 	return cmd
@@ -79,7 +91,51 @@ func (a *app) scriptSource(path string) (name, source string, err error) {
 	return name, string(raw), nil
 }
 
-func (a *app) runScript(ctx context.Context, agent, name, source string, noApprove bool) error {
+// maxInput is the largest input of a script, in bytes.
+const maxInput = 64 << 10
+
+// scriptInput makes a script's input of a file and of texts by name; nil of neither.
+func scriptInput(path string, given []string) (json.RawMessage, error) {
+	if path == "" && len(given) == 0 {
+		return nil, nil
+	}
+	input := map[string]json.RawMessage{}
+	if path != "" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, problem.Wrap(err, problem.Invalid, "%s cannot be read", path)
+		}
+		defer f.Close()
+		raw, err := io.ReadAll(io.LimitReader(f, maxInput+1))
+		switch {
+		case err != nil:
+			return nil, problem.Wrap(err, problem.Invalid, "%s cannot be read", path)
+		case len(raw) > maxInput:
+			return nil, usage("the input of a script has at most %d bytes", maxInput)
+		}
+		if err := json.Unmarshal(raw, &input); err != nil || input == nil {
+			return nil, usage("%s is not a JSON object", path)
+		}
+	}
+	for _, arg := range given {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok || name == "" {
+			return nil, usage("--arg %.80q is not NAME=VALUE", arg)
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, usage("--arg %s is no text", name)
+		}
+		input[name] = text
+	}
+	all, err := json.Marshal(input)
+	if err != nil || len(all) > maxInput {
+		return nil, usage("the input of a script has at most %d bytes", maxInput)
+	}
+	return all, nil
+}
+
+func (a *app) runScript(ctx context.Context, agent, name, source string, input json.RawMessage, noApprove bool) error {
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -87,7 +143,7 @@ func (a *app) runScript(ctx context.Context, agent, name, source string, noAppro
 	ctx, cancel := a.within(ctx, 0)
 	defer cancel()
 	stop := a.progress("starting")
-	started, err := c.RunScript(ctx, agent, name, source)
+	started, err := c.RunScript(ctx, agent, name, source, input)
 	stop()
 	if err != nil {
 		return err
@@ -119,6 +175,7 @@ type scriptWatch struct {
 	watch
 	value scriptValue
 	said  map[int]bool // console lines that were shown, by number
+	own   bool         // the script failed by itself: it was let run
 }
 
 // runJavaScript is the tool that a script is a call of. The run has one: a script starts no scripts.
@@ -170,6 +227,7 @@ func (w *scriptWatch) Event(e client.Event, at client.Cursor) error {
 }
 
 func (w *scriptWatch) finished(ev call.Finished) {
+	w.own = ev.ToolError
 	var r struct {
 		Logs     []struct{ Level, Text string }
 		Warnings []string
@@ -218,14 +276,47 @@ func (w *scriptWatch) result() error {
 		if text := ""; json.Unmarshal(v.Value, &text) == nil {
 			_, _ = io.WriteString(out, render.Visible(text)+"\n") // the printer finds what could not be written
 		} else if len(v.Value) > 0 {
-			_, _ = io.WriteString(out, render.Visible(string(v.Value))+"\n")
+			_, _ = io.WriteString(out, render.Visible(readable(v.Value))+"\n")
 		}
 	})
-	if err == nil && w.run.State == runstate.Failed {
-		return problem.New(problem.Code(w.run.Code), "%s failed: %s: %s", w.run.Run, w.run.Code, w.run.Message)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case w.run.State == runstate.Failed:
+		return failed(w.run, w.own)
 	}
 	return w.app.verdict(w.run)
+}
+
+// readable spells out what JSON for a web page escapes, as it came through events.
+func readable(raw json.RawMessage) string {
+	var b strings.Builder
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' || i+1 == len(raw) {
+			b.WriteByte(raw[i])
+			continue
+		}
+		if i+6 <= len(raw) {
+			if c, ok := needless[string(raw[i:i+6])]; ok {
+				b.WriteByte(c)
+				i += 5
+				continue
+			}
+		}
+		b.Write(raw[i : i+2]) // an escaped backslash does not begin another escape
+		i++
+	}
+	return b.String()
+}
+
+var needless = map[string]byte{`\u003c`: '<', `\u003e`: '>', `\u0026`: '&'}
+
+// failed gives a failure the code that the command ends with. What a script fails with by itself, such as a call of its
+// that is denied, says nothing about the command's own arguments and rights; only its time is told apart.
+func failed(r *runstate.Run, own bool) error {
+	code := problem.Code(r.Code)
+	if own && code != problem.Timeout {
+		code = problem.Upstream
+	}
+	return problem.New(code, "%s failed: %s: %s", r.Run, r.Code, r.Message)
 }

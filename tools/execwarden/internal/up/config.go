@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,24 +69,55 @@ func (c Config) consoleURL() string {
 	if c.PublicURL != "" {
 		return c.PublicURL
 	}
-	if _, port, err := net.SplitHostPort(c.Listen); err != nil || port == "0" {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil || port == "0" {
 		return ""
 	}
-	return "http://" + c.Listen
+	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+		host = "localhost" // of all addresses, the one that is there for certain
+	}
+	return "http://" + net.JoinHostPort(host, port)
 }
 
-// ownHosts are where the process's API and hooks are reached, as far as that is known: no script fetches there.
-func (c Config) ownHosts() string {
+// ownHosts are where the process itself is reached, as far as that is known: no script fetches there. What listens at
+// all addresses is reached at each of this machine.
+func (c Config) ownHosts(machine []netip.Addr) string {
 	var own []string
 	if u, err := url.Parse(c.PublicURL); err == nil && u.Hostname() != "" {
 		own = append(own, u.Hostname())
 	}
-	for _, listen := range []string{c.Listen, c.HooksListen} {
-		if at, err := netip.ParseAddrPort(listen); err == nil && at.Port() != 0 && !at.Addr().IsUnspecified() {
-			own = append(own, at.String())
+	for _, listen := range []string{c.Listen, c.HooksListen, c.OpsListen, c.NATSListen} {
+		host, port, err := net.SplitHostPort(listen)
+		if err != nil || port == "0" {
+			continue // nowhere, or where only the process knows
+		}
+		switch a, err := netip.ParseAddr(host); {
+		case host == "" || err == nil && a.IsUnspecified():
+			for _, a := range machine {
+				own = append(own, net.JoinHostPort(a.String(), port))
+			}
+		case err != nil: // a name, such as localhost, is denied as what it stands for on most machines too
+			own = append(own, net.JoinHostPort(host, port), net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("::1", port))
+		default:
+			own = append(own, net.JoinHostPort(host, port))
 		}
 	}
 	return strings.Join(own, ",")
+}
+
+// machineAddresses are this machine's own, without those that hold on one link only.
+func machineAddresses() []netip.Addr {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		list = nil // loopback remains
+	}
+	own := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	for _, at := range list {
+		if p, err := netip.ParsePrefix(at.String()); err == nil && !p.Addr().IsLinkLocalUnicast() && !slices.Contains(own, p.Addr()) {
+			own = append(own, p.Addr())
+		}
+	}
+	return own
 }
 
 // DefaultDataDir is /var/lib/execwarden for root, since a cluster of Postgres cannot live in a home that others may

@@ -15,6 +15,7 @@ import (
 	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/tools/sample"
 	"github.com/execwarden/execwarden/tools/scriptmodel"
 )
@@ -65,6 +66,17 @@ func (c *cli) code(t *testing.T) int {
 	return c.cmd.ProcessState.ExitCode()
 }
 
+// started is the run that the command says it started.
+func (c *cli) started(t *testing.T) id.Run {
+	t.Helper()
+	_, rest, _ := strings.Cut(c.stderr.String(), "started run_")
+	name, _, ok := strings.Cut(rest, "\n")
+	if !ok {
+		t.Fatalf("no run was started:\n%s", &c.stderr)
+	}
+	return id.Run("run_" + name)
+}
+
 // A member runs scripts as an agent from the command line: what they see, what is recorded, and how the command ends.
 func TestScriptRunCommand(t *testing.T) {
 	m, w := newMarks(t), newWorld(t)
@@ -98,6 +110,13 @@ func TestScriptRunCommand(t *testing.T) {
 		}
 		if effects, _ := m.count(); effects != 1 {
 			t.Errorf("%d effects", effects)
+		}
+	})
+
+	t.Run("input", func(t *testing.T) {
+		c := w.command("return [input, await tools.marks.mark({i: input.text.length})][0]", "script", "run", "-", "--agent", "marker", "--arg", "text=<é> =", "--arg", "b=")
+		if code := c.code(t); code != 0 || c.stdout.String() != "{\"b\":\"\",\"text\":\"<é> =\"}\n" {
+			t.Errorf("code %d, %q\n%s", code, &c.stdout, &c.stderr)
 		}
 	})
 
@@ -155,7 +174,7 @@ func TestScriptRunCommand(t *testing.T) {
 			t.Errorf("code %d\n%s", code, &c.stderr)
 		}
 		close(g.until)
-		if r := w.ended(); r.State != "cancelled" {
+		if r := w.endedAs(c.started(t)); r.State != "cancelled" {
 			t.Errorf("the run ended %s: %s", r.State, r.Message)
 		}
 	})

@@ -35,7 +35,7 @@ func (p *process) services(ctx context.Context) (all []running, addresses func(c
 		},
 		schemas.Runtime: func(d boot.Deps) (boot.Service, error) {
 			return configured(&runtime.Config{}, func(c *runtime.Config) {
-				c.WorkerPath, c.WorkerDigest, c.AllowWeak, c.FetchDeny = p.cfg.WorkerPath, workerDigest, p.cfg.AllowWeak, p.cfg.ownHosts()
+				c.WorkerPath, c.WorkerDigest, c.AllowWeak, c.FetchDeny = p.cfg.WorkerPath, workerDigest, p.cfg.AllowWeak, p.cfg.ownHosts(machineAddresses())
 			}, runtime.New, d)
 		},
 		schemas.Toolbroker: func(d boot.Deps) (boot.Service, error) {

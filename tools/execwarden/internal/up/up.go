@@ -19,7 +19,6 @@ import (
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/natsd"
 	"github.com/execwarden/execwarden/libs/postgres"
-	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas"
 )
 
@@ -87,9 +86,9 @@ type process struct {
 }
 
 func (p *process) run(ctx context.Context) error {
-	ops, err := net.Listen("tcp", p.cfg.OpsListen)
+	ops, err := boot.Listen("ops_listen", p.cfg.OpsListen)
 	if err != nil {
-		return problem.Wrap(err, problem.Invalid, "ops_listen %s", p.cfg.OpsListen)
+		return err
 	}
 	defer ops.Close() // also after serving, which has closed it then
 	all, addresses, err := p.services(ctx)

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -240,6 +241,23 @@ func (w *world) ended() (r ask.RunRow) {
 		}
 		r = page.Runs[0]
 		return !r.Ended.IsZero()
+	})
+	return r
+}
+
+// endedAs waits until a run is known to have ended. The newest run that is known need not be it yet.
+func (w *world) endedAs(run id.Run) (r ask.RunRow) {
+	w.t.Helper()
+	buskit.Eventually(w.t, "the run ends", func() bool {
+		page, err := w.Runs(w.t.Context(), 100, "")
+		if err != nil {
+			return false
+		}
+		i := slices.IndexFunc(page.Runs, func(r ask.RunRow) bool { return r.Run == run && !r.Ended.IsZero() })
+		if i >= 0 {
+			r = page.Runs[i]
+		}
+		return i >= 0
 	})
 	return r
 }

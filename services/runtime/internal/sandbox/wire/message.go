@@ -4,12 +4,13 @@ import "encoding/json"
 
 // Run is the script and everything it can depend on: the same Run with the same replies gives the same result.
 type Run struct {
-	Source   string   `json:"source"`
-	Seed     uint64   `json:"seed"`
-	NowMilli int64    `json:"now"`
-	Tools    []string `json:"tools"`
-	Fetch    bool     `json:"fetch"`
-	Limits   Limits   `json:"limits"`
+	Source   string          `json:"source"`
+	Input    json.RawMessage `json:"input,omitempty"`
+	Seed     uint64          `json:"seed"`
+	NowMilli int64           `json:"now"`
+	Tools    []string        `json:"tools"`
+	Fetch    bool            `json:"fetch"`
+	Limits   Limits          `json:"limits"`
 }
 
 // Call asks for a tool. All requests share one sequence, from 1, in the order in which the script issued them.
