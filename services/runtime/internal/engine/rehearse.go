@@ -22,18 +22,21 @@ func rehearse(limits wire.Limits) error {
 	if err := conn.Send(wire.KindReply, wire.Reply{Seq: 1, Value: []byte(`{"x":1}`)}); err != nil {
 		return err
 	}
-	m, err := newMachine(conn)
+	replies := make(chan wire.Reply, 1)
+	m, err := newMachine(conn, replies)
 	if err != nil {
 		return err
 	}
-	if err := m.receiveRun(); err != nil {
-		return err
-	}
-	reply, err := m.receiveReply()
+	received, _, err := receive(conn)
 	if err != nil {
 		return err
 	}
-	m.replies <- reply
+	_, reply, err := receive(conn)
+	if err != nil {
+		return err
+	}
+	m.run = *received
+	replies <- reply
 	fail := m.execute()
 	if err := m.finish(fail); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 )
 
-// Pool keeps jailed workers ready and runs one script in each.
+// Pool keeps jailed workers ready and runs scripts in them: one at a time, and those of one run in each.
 type Pool struct {
 	config Config
 	log    *slog.Logger
@@ -24,6 +24,7 @@ type Pool struct {
 	report Report
 
 	gate  *gate
+	lot   lot
 	ready chan *worker   // unbuffered: a worker waits in the hands of its nurse
 	spare chan *worker   // the same, of the one that only a tenant without another script is given
 	start chan startWork // to the thread that forks
@@ -106,12 +107,13 @@ type State struct {
 	Running int
 	Waiting int // for a place
 	Hungry  int // those of Running that wait for a worker
+	Parked  int // workers that wait for the next script of their run
 }
 
 // State is how full the pool is now.
 func (p *Pool) State() State {
 	s := p.gate.state()
-	s.Hungry = int(p.hungry.Load())
+	s.Hungry, s.Parked = int(p.hungry.Load()), p.lot.size()
 	return s
 }
 
@@ -138,20 +140,42 @@ func (p *Pool) Run(ctx context.Context, tenant string, script Script, host Host)
 	if err != nil {
 		return Result{}, err
 	}
-	defer leave()
-	alone := p.gate.alone(tenant)
-	w, err := p.take(ctx, alone, p.config.Patience-time.Since(arrived))
-	if err != nil {
-		return Result{}, err
+	o := owner{tenant, script.Run}
+	result, again, err := p.serve(ctx, o, script, limits, arrived, host)
+	leave() // before its worker is parked, on this place
+	if again != nil {
+		p.park(o, again)
 	}
-	defer p.discard(w)
+	return result, err
+}
+
+// serve runs a script in a worker of its owner, or a new one. It gives the worker back if another script of the owner
+// may have it.
+func (p *Pool) serve(ctx context.Context, o owner, script Script, limits Limits, arrived time.Time, host Host) (Result, *worker, error) {
+	alone := p.gate.alone(o.tenant)
+	var w *worker
+	if script.Run != "" {
+		w = p.resume(o)
+	}
+	p.makeRoom() // after the owner's own left it
+	warm := w != nil
+	if !warm {
+		var err error
+		if w, err = p.take(ctx, alone, p.config.Patience-time.Since(arrived)); err != nil {
+			return Result{}, nil, err
+		}
+	}
 	if !alone && p.gate.isShared() {
 		w.giveWay(niceOther)
 	}
-
 	s := newSession(p, w, limits, host)
-	s.result.Stats.Wait = time.Since(arrived)
-	return s.run(ctx, script)
+	s.result.Stats.Warm, s.result.Stats.Wait = warm, time.Since(arrived)
+	result, err := s.run(ctx, script)
+	if !s.sound || script.Run == "" || p.config.Idle < 0 {
+		p.discard(w)
+		w = nil
+	}
+	return result, w, err
 }
 
 // begin counts a running script, unless the pool is closed. The caller says tasks.Done.
