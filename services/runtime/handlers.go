@@ -107,7 +107,7 @@ func (s *Service) run(ctx context.Context, w *executor.Work, source string, now 
 		d := problem.DetailOf(err)
 		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}, nil
 	}
-	job := sandbox.Script{Source: source, Seed: seed(w.Admitted.Call), Now: now, Fetch: len(agent.Runtime.Egress) > 0}
+	job := sandbox.Script{Source: source, Seed: seed(w.Admitted.Call), Now: now, Run: string(w.Admitted.Run), Fetch: len(agent.Runtime.Egress) > 0}
 	for _, t := range visible.Tools {
 		if !strings.HasPrefix(t.Name, "runtime.") { // a script starts no scripts
 			job.Tools = append(job.Tools, t.Name)
