@@ -10,8 +10,8 @@ import (
 	"github.com/execwarden/execwarden/schemas"
 )
 
-// hearEnds ends the worker that is kept for a run as the run ends, until ctx does. It is heard as it is published, which may be
-// missed: the worker then idles, and ends by that.
+// hearEnds ends the worker that is kept for a run as the run ends, until ctx does. It hears that as it is published,
+// which may be missed: the worker then idles, and ends by that.
 func (s *Service) hearEnds(ctx context.Context) error {
 	for _, subject := range bus.RunEndedSubjects {
 		sub, err := s.deps.Conn.NC.Subscribe(subject, func(m *nats.Msg) {
