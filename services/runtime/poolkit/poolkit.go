@@ -37,14 +37,15 @@ func (p *Pool) Tier() string { return string(p.pool.Tier()) }
 // Ran is how a script was run.
 type Ran struct {
 	Took time.Duration
-	Warm bool // in the worker of an earlier script of its run
+	Wait time.Duration // part of Took
+	Warm bool          // in the worker of an earlier script of its run
 }
 
 // Run runs a script that may call the tool "a.b", which answers with its arguments. A script of no run ("") has a worker
 // of its own.
 func (p *Pool) Run(ctx context.Context, tenant, run, source string) (Ran, error) {
 	got, err := p.pool.Run(ctx, tenant, sandbox.Script{Source: source, Now: time.UnixMilli(0), Run: run, Tools: []string{"a.b"}}, echo{})
-	return Ran{Took: got.Stats.Wait + got.Stats.Wall, Warm: got.Stats.Warm}, err
+	return Ran{Took: got.Stats.Wait + got.Stats.Wall, Wait: got.Stats.Wait, Warm: got.Stats.Warm}, err
 }
 
 // Spare starts a worker and ends it.

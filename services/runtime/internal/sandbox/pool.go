@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/services/runtime/internal/sandbox/wire"
 )
 
 // Pool keeps jailed workers ready and runs scripts in them: one at a time, and those of one run in each.
@@ -25,12 +26,15 @@ type Pool struct {
 
 	gate  *gate
 	lot   lot
+	toll  toll
 	ready chan *worker   // unbuffered: a worker waits in the hands of its nurse
 	spare chan *worker   // the same, of the one that only a tenant without another script is given
 	start chan startWork // to the thread that forks
 	// hungry counts the scripts that found no worker ready; hunger wakes a nurse that lets others run first.
 	hungry atomic.Int32
 	hunger chan struct{}
+	// sparing is held while the spared worker is made.
+	sparing sync.Mutex
 
 	ctx   context.Context // ends with Close
 	close context.CancelFunc
@@ -161,7 +165,7 @@ func (p *Pool) serve(ctx context.Context, o owner, script Script, limits Limits,
 	warm := w != nil
 	if !warm {
 		var err error
-		if w, err = p.take(ctx, alone, p.config.Patience-time.Since(arrived)); err != nil {
+		if w, err = p.fresh(ctx, o.tenant, alone, arrived); err != nil {
 			return Result{}, nil, err
 		}
 	}
@@ -171,7 +175,10 @@ func (p *Pool) serve(ctx context.Context, o owner, script Script, limits Limits,
 	s := newSession(p, w, limits, host)
 	s.result.Stats.Warm, s.result.Stats.Wait = warm, time.Since(arrived)
 	result, err := s.run(ctx, script)
-	if !s.sound || script.Run == "" || p.config.Idle < 0 {
+	if spoilt(err) {
+		p.toll.charge(o.tenant, time.Now())
+	}
+	if !s.sound || p.config.Idle < 0 {
 		p.discard(w)
 		w = nil
 	}
@@ -187,6 +194,25 @@ func (p *Pool) begin() bool {
 	}
 	p.tasks.Add(1)
 	return true
+}
+
+// fresh gives a worker that ran nothing, once the tenant has paid for those that it spoilt beside others.
+func (p *Pool) fresh(ctx context.Context, tenant string, alone bool, arrived time.Time) (*worker, error) {
+	if p.gate.isShared() {
+		patient, cancel := context.WithTimeoutCause(ctx, p.config.Patience-time.Since(arrived),
+			problem.New(problem.Busy, "the scripts of this tenant used up too many workers in the last seconds"))
+		defer cancel()
+		if err := p.toll.pay(patient, tenant); err != nil {
+			return nil, err
+		}
+	}
+	return p.take(ctx, alone, p.config.Patience-time.Since(arrived))
+}
+
+// spoilt says whether a script was stopped, or broke its worker, by its own doing.
+func spoilt(err error) bool {
+	var script *ScriptError
+	return errors.As(err, &script) && wire.Spoils(script.Code)
 }
 
 // take waits for a worker. A tenant that fills the pool with scripts takes every worker that is ready, and one remains
@@ -261,7 +287,7 @@ func (p *Pool) nurse(w *worker, offer chan<- *worker) {
 	for p.ctx.Err() == nil {
 		if w == nil {
 			var err error
-			if w, err = p.spawn(p.ctx); err != nil {
+			if w, err = p.raise(offer); err != nil {
 				if p.ctx.Err() == nil {
 					p.log.Error("a script worker did not start", "error", err)
 				}
@@ -282,6 +308,23 @@ func (p *Pool) nurse(w *worker, offer chan<- *worker) {
 		}
 		w = nil
 	}
+}
+
+// raise starts a worker for a nurse. The one that is spared is made before others are begun: who has no other script does
+// not wait for the replacements of what a tenant with many used up.
+func (p *Pool) raise(offer chan<- *worker) (*worker, error) {
+	if offer == p.spare {
+		p.sparing.Lock()
+		defer p.sparing.Unlock()
+	} else {
+		p.awaitSpared()
+	}
+	return p.spawn(p.ctx)
+}
+
+func (p *Pool) awaitSpared() {
+	p.sparing.Lock()
+	defer p.sparing.Unlock()
 }
 
 // letRun gives the script that just got its worker a head start before the next worker is made: a fork costs a

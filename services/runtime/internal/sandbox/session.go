@@ -34,7 +34,7 @@ type session struct {
 	sought int           // searches
 	before chan struct{} // closed when the last operation on artifacts is over
 	wall   *stopwatch
-	sound  bool // the script came to its own end, and its worker may have another
+	sound  bool // the script came to its own end, and its worker may have another of its run
 
 	heard   chan heard
 	settled chan error // one per answered request; non-nil ends the run
@@ -80,6 +80,7 @@ func (s *session) converse(ctx context.Context, script Script) error {
 		// Nothing of this script goes on after Run: calls are cancelled, the worker is dead or has said its last word, and
 		// both are waited for; one that takes no replies, not for long.
 		cancel()
+		s.sound = s.sound && script.Run != ""
 		if !s.sound {
 			s.worker.kill()
 		}
