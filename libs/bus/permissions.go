@@ -100,6 +100,9 @@ func serviceUser(s schemas.Service) User {
 		say("$JS.API.STREAM.INFO.KV_"+ClaimsBucket, "$KV."+ClaimsBucket+".>",
 			"$JS.API.DIRECT.GET.KV_"+ClaimsBucket+".$KV."+ClaimsBucket+".>")
 	}
+	if s == schemas.Runtime {
+		u.Subscribe = append(u.Subscribe, RunEndedSubjects...) // it keeps a process for a run
+	}
 	if slices.Contains(schemas.Keepers(), s) { // each has its own key prefix
 		own := "$KV." + SecretsBucket + "." + string(s) + ".>"
 		say("$JS.API.STREAM.INFO.KV_"+SecretsBucket, own, "$JS.API.DIRECT.GET.KV_"+SecretsBucket+"."+own)
@@ -147,6 +150,11 @@ func serviceUser(s schemas.Service) User {
 	slices.Sort(u.Publish)
 	u.Publish = slices.Compact(u.Publish)
 	return u
+}
+
+// RunEndedSubjects are where the end of a run is said, whatever it is, of every tenant.
+var RunEndedSubjects = []string{
+	schemas.SubjectOf("*", run.Completed{}.Kind(), "*", "").String(), schemas.SubjectOf("*", run.Failed{}.Kind(), "*", "").String(), RunCancelledSubject,
 }
 
 // RunCancelledSubject is where the end of a cancelled run is said, of every tenant.

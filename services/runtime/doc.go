@@ -1,6 +1,6 @@
 // Package runtime runs JavaScript for agents, without a machine: no files, no shell, no network of its own.
 //
-// Hears: call.admitted for route script; run.cancelled; and the control stream, as its view of agents, grants and keys.
+// Hears: call.admitted for route script; the ends of runs; and the control stream, as its view of agents, grants and keys.
 //
 // Says: the outcomes of scripts; script.started, .fetching, .fetched, .searched; artifact.kept, .removed, .refused;
 // call.requested, for the calls that a script makes.

@@ -117,7 +117,7 @@ func (s *Service) run(ctx context.Context, w *executor.Work, job sandbox.Script)
 		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}, nil
 	}
 	tools, fetched := host.order.reached()
-	job.Seed, job.Fetch = seed(w.Admitted.Call), fetched || len(agent.Runtime.Egress) > 0
+	job.Seed, job.Run, job.Fetch = seed(w.Admitted.Call), string(w.Admitted.Run), fetched || len(agent.Runtime.Egress) > 0
 	for _, t := range visible.Tools {
 		tools = append(tools, t.Name)
 	}

@@ -12,6 +12,7 @@ type metrics struct {
 	seconds *prometheus.HistogramVec // by result
 	wait    prometheus.Histogram
 	stopped *prometheus.CounterVec // by reason
+	begun   *prometheus.CounterVec // by worker
 }
 
 func newMetrics(to prometheus.Registerer) (*metrics, error) {
@@ -25,8 +26,11 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 		stopped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "execwarden_script_stopped_total", Help: "Scripts that did not come to their own end, by what stopped them.",
 		}, []string{"reason"}),
+		begun: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "execwarden_script_workers_total", Help: "Scripts that had a worker: new, or kept from an earlier script of the run.",
+		}, []string{"worker"}),
 	}
-	for _, c := range []prometheus.Collector{m.seconds, m.wait, m.stopped} {
+	for _, c := range []prometheus.Collector{m.seconds, m.wait, m.stopped, m.begun} {
 		if err := to.Register(c); err != nil {
 			return nil, err
 		}
@@ -40,9 +44,10 @@ func (m *metrics) watch(to prometheus.Registerer, p *sandbox.Pool) error {
 		"running": func(s sandbox.State) int { return s.Running - s.Hungry },
 		"waiting": func(s sandbox.State) int { return s.Waiting }, // for a place
 		"hungry":  func(s sandbox.State) int { return s.Hungry },  // for a worker
+		"parked":  func(s sandbox.State) int { return s.Parked },  // no script, but the worker that a run's next one will have
 	} {
 		err := to.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "execwarden_scripts", Help: "Scripts in the pool: running, waiting for a place, hungry for a worker.", ConstLabels: prometheus.Labels{"state": state},
+			Name: "execwarden_scripts", Help: "Scripts in the pool: running, waiting for a place, hungry for a worker; and workers parked for the next script of their run.", ConstLabels: prometheus.Labels{"state": state},
 		}, func() float64 { return float64(of(p.State())) }))
 		if err != nil {
 			return err
@@ -79,6 +84,9 @@ func (m *metrics) ended(code string, stats sandbox.Stats) {
 	}
 	m.seconds.WithLabelValues(code).Observe(stats.Wall.Seconds())
 	m.wait.Observe(stats.Wait.Seconds())
+	if stats.Wall > 0 { // and not a script that never had one
+		m.begun.WithLabelValues(map[bool]string{true: "kept", false: "new"}[stats.Warm]).Inc()
+	}
 	if stops[code] {
 		m.stopped.WithLabelValues(code).Inc()
 	}

@@ -35,7 +35,7 @@ func TestMetrics(t *testing.T) {
 	h.outcome("call_2")
 	got := h.measured()
 	for _, want := range []string{`execwarden_script_seconds{result="ok"} 1`, `execwarden_script_seconds{result="deadlock"} 1`, `execwarden_script_wait_seconds 2`,
-		`execwarden_script_stopped_total{reason="deadlock"} 1`, `execwarden_scripts{state="running"} 0`, `execwarden_scripts{state="waiting"} 0`, `execwarden_scripts{state="hungry"} 0`} {
+		`execwarden_script_stopped_total{reason="deadlock"} 1`, `execwarden_script_workers_total{worker="new"} 1`, `execwarden_script_workers_total{worker="kept"} 1`, `execwarden_scripts{state="running"} 0`, `execwarden_scripts{state="waiting"} 0`, `execwarden_scripts{state="hungry"} 0`} {
 		if !slices.Contains(got, want) {
 			t.Errorf("%s is not among\n%s", want, strings.Join(got, "\n"))
 		}

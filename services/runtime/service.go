@@ -26,6 +26,7 @@ type Config struct {
 	WorkerPath     string        `name:"worker_path" help:"the jsworker program"`
 	WorkerDigest   string        `name:"worker_digest" help:"SHA-256 of the jsworker program in hex; empty: not checked"`
 	AllowWeak      bool          `name:"allow_weak_sandbox" default:"false" help:"run scripts even where workers cannot be isolated; for development only"`
+	WorkerIdle     time.Duration `name:"worker_idle" default:"30s" help:"how long a script worker is kept for the next script of its run; below 0: every script has a worker of its own"`
 	FetchDeny      string        `name:"fetch_deny" help:"what no script may fetch whatever its agent's rule says, such as this deployment's own API: hosts, addresses and ranges, separated by commas"`
 	ArtifactBytes  int           `name:"artifact_bytes" default:"1048576" help:"size of one artifact of a session, at most 4 MiB"`
 	ArtifactsBytes int           `name:"artifacts_bytes" default:"16777216" help:"size of all artifacts of a session together"`
@@ -92,7 +93,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	if err = s.gate.OpenClaims(ctx); err != nil {
 		return err
 	}
-	if s.pool, err = sandbox.New(ctx, sandbox.Config{WorkerPath: s.cfg.WorkerPath, WorkerDigest: s.cfg.WorkerDigest, AllowWeak: s.cfg.AllowWeak,
+	if s.pool, err = sandbox.New(ctx, sandbox.Config{WorkerPath: s.cfg.WorkerPath, WorkerDigest: s.cfg.WorkerDigest, AllowWeak: s.cfg.AllowWeak, Idle: s.cfg.WorkerIdle,
 		Limits: sandbox.Limits{Artifact: s.cfg.ArtifactBytes}}, s.log); err != nil {
 		return err
 	}
@@ -127,6 +128,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	defer questions.Close()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.gate.HearCancellations(ctx) })
+	group.Go(func() error { return s.hearEnds(ctx) })
 	group.Go(func() error { return s.view.Run(ctx) })
 	group.Go(func() error { return router.Run(ctx) })
 	return group.Wait()

@@ -34,10 +34,18 @@ func Open(ctx context.Context, c Config, log *slog.Logger) (*Pool, error) {
 // Tier is how the pool's workers are isolated.
 func (p *Pool) Tier() string { return string(p.pool.Tier()) }
 
-// Run runs a script that may call the tool "a.b", which answers with its arguments.
-func (p *Pool) Run(ctx context.Context, tenant, source string) (took time.Duration, err error) {
-	got, err := p.pool.Run(ctx, tenant, sandbox.Script{Source: source, Now: time.UnixMilli(0), Tools: []string{"a.b"}}, echo{})
-	return got.Stats.Wait + got.Stats.Wall, err
+// Ran is how a script was run.
+type Ran struct {
+	Took time.Duration
+	Wait time.Duration // part of Took
+	Warm bool          // in the worker of an earlier script of its run
+}
+
+// Run runs a script that may call the tool "a.b", which answers with its arguments. A script of no run ("") has a worker
+// of its own.
+func (p *Pool) Run(ctx context.Context, tenant, run, source string) (Ran, error) {
+	got, err := p.pool.Run(ctx, tenant, sandbox.Script{Source: source, Now: time.UnixMilli(0), Run: run, Tools: []string{"a.b"}}, echo{})
+	return Ran{Took: got.Stats.Wait + got.Stats.Wall, Wait: got.Stats.Wait, Warm: got.Stats.Warm}, err
 }
 
 // Spare starts a worker and ends it.

@@ -30,25 +30,20 @@ func house(ctx context.Context, cfg Config, log *slog.Logger, r *Report) error {
 	r.Tier = p.Tier()
 	for _, x := range []struct {
 		row     string
+		run     string // its scripts but the first are warm
 		source  string
 		divided int
 	}{
-		// Every script has a worker of its own so far, so the first in a worker and one more are the same.
-		{rows[0].name, tiny, 1}, {rows[1].name, tiny, 1}, {rows[2].name, oneCall, 1}, {rows[3].name, manyCalls, callsOf}, {rows[4].name, transform, 1},
+		{rows[0].name, "run", tiny, 1}, {rows[1].name, "", tiny, 1}, {rows[2].name, "", oneCall, 1}, {rows[3].name, "", manyCalls, callsOf}, {rows[4].name, "", transform, 1},
 	} {
-		var took []time.Duration
-		for range cfg.Scripts {
-			time.Sleep(refill)
-			d, err := p.Run(ctx, "tenant", x.source)
-			if err != nil {
-				return err
-			}
-			took = append(took, d)
+		took, err := one(ctx, p, cfg.Scripts, "tenant", x.run, x.source)
+		if err != nil {
+			return err
 		}
 		r.set(House, x.row, ms(median(took))/float64(x.divided))
 	}
 	for i, callers := range []int{1, 16, 64} {
-		n, err := hammer(ctx, cfg.Round, callers, func(ctx context.Context) error { _, err := p.Run(ctx, "tenant", oneCall); return err })
+		n, err := hammer(ctx, cfg.Round, callers, func(ctx context.Context) error { _, err := p.Run(ctx, "tenant", "", oneCall); return err })
 		if err != nil {
 			return err
 		}
@@ -63,6 +58,28 @@ func house(ctx context.Context, cfg Config, log *slog.Logger, r *Report) error {
 	rss, err := idleRSS()
 	r.set(House, rows[9].name, rss)
 	return err
+}
+
+// one runs a script many times, one after the other, with pauses in which the pool does what is on no script's path. Scripts of
+// a run are warm, and it is an error if they are not.
+func one(ctx context.Context, p *poolkit.Pool, times int, tenant, run, source string) (took []time.Duration, err error) {
+	if run != "" {
+		if _, err := p.Run(ctx, tenant, run, source); err != nil {
+			return nil, err
+		}
+	}
+	for range times {
+		time.Sleep(refill)
+		ran, err := p.Run(ctx, tenant, run, source)
+		if err != nil {
+			return nil, err
+		}
+		if run != "" && !ran.Warm {
+			return nil, problem.New(problem.Internal, "a later script of a run had no worker of its run")
+		}
+		took = append(took, ran.Took)
+	}
+	return took, nil
 }
 
 // hammer does something with many callers for a while and gives how often a second.
@@ -142,37 +159,42 @@ func neighbours(ctx context.Context, cfg Config, log *slog.Logger, r *Report) er
 		return err
 	}
 	defer p.Close()
-	innocent := func(situation string) error {
-		var took []time.Duration
-		for range 2 * cfg.Scripts {
-			time.Sleep(refill)
-			d, err := p.Run(ctx, "innocent", oneCall)
+	for _, kind := range []struct{ name, run string }{{"first script of a run", ""}, {"later script of a run", "run"}} {
+		innocent := func(situation string) error {
+			took, err := one(ctx, p, 4*cfg.Scripts, "innocent", kind.run, oneCall)
 			if err != nil {
 				return err
 			}
-			took = append(took, d)
+			slices.Sort(took)
+			r.Neighbour = append(r.Neighbour, Neighbour{kind.name + ", " + situation, len(took), ms(took[len(took)/2]), ms(took[len(took)*99/100])})
+			return nil
 		}
-		slices.Sort(took)
-		r.Neighbour = append(r.Neighbour, Neighbour{situation, len(took), ms(took[len(took)/2]), ms(took[len(took)*99/100])})
-		return nil
+		if err := innocent("alone"); err != nil {
+			return err
+		}
+		stop := besiege(ctx, p)
+		err := innocent("beside 16 hostile runs")
+		stop()
+		if err != nil {
+			return err
+		}
 	}
-	if err := innocent("alone"); err != nil {
-		return err
-	}
-	hammering, stop := context.WithCancel(ctx)
+	return nil
+}
+
+// besiege has a tenant run hostile scripts, 16 at a time, until it is told to stop.
+func besiege(ctx context.Context, p *poolkit.Pool) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
-			for n := i; hammering.Err() == nil; n++ {
-				_, _ = p.Run(hammering, "hostile", hostile[n%len(hostile)]) // each fails, as it should
+			for n := i; ctx.Err() == nil; n++ {
+				_, _ = p.Run(ctx, "hostile", fmt.Sprint(i), hostile[n%len(hostile)]) // each fails, as it should
 			}
 		})
 	}
 	time.Sleep(time.Second)
-	err = innocent("beside 16 hostile runs of another tenant")
-	stop()
-	all.Wait()
-	return err
+	return func() { cancel(); all.Wait() }
 }
 
 func median(d []time.Duration) time.Duration {

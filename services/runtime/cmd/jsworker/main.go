@@ -3,7 +3,7 @@
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0
 
-// Command jsworker runs one script in a jail and ends. The runtime's pool starts it with a socket as descriptor 3; it
+// Command jsworker runs the scripts of one run in a jail. The runtime's pool starts it with a socket as descriptor 3; it
 // is of no use by hand. Build it without cgo.
 package main
 

@@ -46,10 +46,11 @@ type machine struct {
 	rejected []*goja.Promise
 	warnings []string
 
-	replies chan wire.Reply
+	replies <-chan wire.Reply
 	meter   meter
 	// stopped is why the script was interrupted. It stays: the VM forgets an interrupt when an entry ends.
 	stopped atomic.Pointer[string]
+	said    atomic.Bool // the last word: it is said once, by the loop or by the watcher
 }
 
 // waiter is a request's two ways back into the script.
@@ -58,12 +59,12 @@ type waiter struct {
 	keeps           bool // for an operation on artifacts
 }
 
-func newMachine(conn *wire.Conn) (*machine, error) {
+func newMachine(conn *wire.Conn, replies <-chan wire.Reply) (*machine, error) {
 	m := &machine{
 		conn:    conn,
 		vm:      goja.New(),
 		open:    map[int]waiter{},
-		replies: make(chan wire.Reply, 1),
+		replies: replies,
 		meter:   newMeter(),
 	}
 	// The default parser reads files that a sourceMappingURL comment names.

@@ -7,12 +7,9 @@ import (
 	"github.com/execwarden/execwarden/services/runtime/internal/sandbox/wire"
 )
 
-// rehearsals are as many as pay: after them a script of a few lines takes half the time, and making a worker takes a
-// few milliseconds more.
-const rehearsals = 3
-
 // rehearse runs a script of ours from its first byte to its last in a VM that is then thrown away. It faults in the
-// program's pages and fills the caches of the parser, the compiler and the codec while nobody waits for them.
+// program's pages and fills the caches of the parser, the compiler and the codec while nobody waits for them. One pays:
+// more of them cost a millisecond and half a megabyte each, and no script is faster for it.
 func rehearse(limits wire.Limits) error {
 	conn := wire.NewConn(&bytes.Buffer{}) // what is sent is received again
 	run := wire.Run{Source: "const r = await tools.a.b({x: [1, 'y']}); console.log(r); return {r}", Tools: []string{"a.b"}, Limits: limits}
@@ -22,18 +19,21 @@ func rehearse(limits wire.Limits) error {
 	if err := conn.Send(wire.KindReply, wire.Reply{Seq: 1, Value: []byte(`{"x":1}`)}); err != nil {
 		return err
 	}
-	m, err := newMachine(conn)
+	replies := make(chan wire.Reply, 1)
+	m, err := newMachine(conn, replies)
 	if err != nil {
 		return err
 	}
-	if err := m.receiveRun(); err != nil {
-		return err
-	}
-	reply, err := m.receiveReply()
+	received, _, err := receive(conn)
 	if err != nil {
 		return err
 	}
-	m.replies <- reply
+	_, reply, err := receive(conn)
+	if err != nil {
+		return err
+	}
+	m.run = *received
+	replies <- reply
 	fail := m.execute()
 	if err := m.finish(fail); err != nil {
 		return err

@@ -17,12 +17,15 @@ const (
 	watchGrace = 250 * time.Millisecond
 )
 
-// watch stops the script at its limits while the VM is entered, and sleeps otherwise. What does not stop is ended with
+// watch stops the script at its limits while the VM is entered, sleeps otherwise, and ends with the script. What does not stop is ended with
 // the process; what this cannot see, such as one huge allocation, the kernel's limits end.
 func (m *machine) watch() {
 	for range m.meter.wake {
 		for m.meter.busy.Load() {
 			time.Sleep(watchEvery)
+			if m.said.Load() {
+				return // what is measured from here on is not the script's
+			}
 			limits := m.run.Limits
 			cpu, heap := m.meter.cpu(), heapBytes()
 			m.meter.peak.Store(max(m.meter.peak.Load(), heap))
@@ -42,6 +45,9 @@ func (m *machine) watch() {
 
 // abandon says the last word from beside the VM and ends the process.
 func (m *machine) abandon(code string) {
+	if m.said.Swap(true) {
+		return // it came to its end in this instant
+	}
 	fail := limitReached(code, m.run.Limits)
 	fail.Usage = m.meter.usage()
 	_ = m.conn.Send(wire.KindFail, fail) // if it fails the parent reads the exit code's cause from the limits
@@ -69,6 +75,9 @@ func (m meter) enter() {
 	}
 }
 
+// end lets the watcher go. The VM is not entered again.
+func (m meter) end() { close(m.wake) }
+
 func (m meter) leave() { m.busy.Store(false) }
 
 func (m meter) cpu() time.Duration { return processTime() - time.Duration(m.base.Load()) }
@@ -90,4 +99,11 @@ func heapBytes() int64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	return int64(sample[0].Value.Uint64())
+}
+
+// heldBytes is the memory that the process has from the kernel and has not given back.
+func heldBytes() int64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64() - sample[1].Value.Uint64())
 }

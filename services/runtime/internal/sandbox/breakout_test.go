@@ -336,7 +336,7 @@ func trace(t *testing.T, p *Pool, strace, source string) (calls []traced) {
 		switch m := tracedCall.FindStringSubmatch(line); {
 		case m != nil:
 			calls = append(calls, traced{m[1], strings.TrimSpace(line)})
-		case !strings.Contains(line, "+++ ") && !strings.Contains(line, "--- ") && !strings.Contains(line, "????"):
+		case !strings.Contains(line, "+++ ") && !strings.Contains(line, "--- ") && !strings.Contains(line, "???"):
 			t.Errorf("what is %q", line)
 		}
 	}

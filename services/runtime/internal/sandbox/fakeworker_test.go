@@ -56,6 +56,12 @@ func misbehave(socket *os.File, conn *wire.Conn, mode string) {
 		head := binary.BigEndian.AppendUint32(nil, size)
 		_, _ = socket.Write(append(append(head, byte(kind), flags), body...))
 	}
+	done := func() { _ = conn.Send(wire.KindDone, wire.Done{Value: json.RawMessage("1")}) }
+	if after, ok := strings.CutPrefix(mode, "done, "); ok {
+		done()
+		linger(socket, conn, after)
+		return
+	}
 	switch mode {
 	case "garbage":
 		_, _ = socket.Write(bytes.Repeat([]byte{0xff}, 100))
@@ -138,12 +144,54 @@ func misbehave(socket *os.File, conn *wire.Conn, mode string) {
 			_, _ = os.Stderr.Write(bytes.Repeat([]byte("secret "), 10_000))
 		}
 		os.Exit(2)
+	case "done with a call open":
+		call(1, "a.b")
+		done()
+		_ = conn.Send(wire.KindReady, wire.Ready{Scripts: 1})
+		time.Sleep(time.Hour)
+	case "deaf, done":
+		for i := range 100 {
+			call(i+1, "a.b")
+		}
+		done()
+		time.Sleep(time.Hour)
 	case "deaf":
 		for i := range 100 { // replies pile up and nobody reads them
 			call(i+1, "a.b")
 		}
 		time.Sleep(time.Hour)
 	}
+}
+
+// linger is what a worker does once its script is over.
+func linger(socket *os.File, conn *wire.Conn, mode string) {
+	after, ready := strings.CutPrefix(mode, "ready, ")
+	if ready {
+		_ = conn.Send(wire.KindReady, wire.Ready{Scripts: 1})
+	}
+	switch after {
+	case "call":
+		_ = conn.Send(wire.KindCall, wire.Call{Seq: 1, Tool: "a.b", Args: json.RawMessage(`{}`)})
+	case "log":
+		_ = conn.Send(wire.KindLog, wire.Log{Level: "info", Line: "x"})
+	case "done":
+		_ = conn.Send(wire.KindDone, wire.Done{Value: json.RawMessage("2")})
+	case "garbage":
+		_, _ = socket.Write(bytes.Repeat([]byte{0xff}, 100))
+	case "wrong count":
+		_ = conn.Send(wire.KindReady, wire.Ready{Scripts: 2})
+	case "much time":
+		_ = conn.Send(wire.KindReady, wire.Ready{Scripts: 1, CPUMicros: 1 << 40})
+	case "less than no time":
+		_ = conn.Send(wire.KindReady, wire.Ready{Scripts: 1, CPUMicros: -1})
+	case "much memory":
+		_ = conn.Send(wire.KindReady, wire.Ready{Scripts: 1, MemoryBytes: 1 << 40})
+	case "long ready":
+		_ = conn.Send(wire.KindReady, map[string]string{"scripts": strings.Repeat("x", 1<<20)})
+	case "exit":
+		return
+	}
+	time.Sleep(time.Hour)
 }
 
 func ownNamespaces() map[string]string {

@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/services/runtime/internal/sandbox/wire"
 )
 
-// Pool keeps jailed workers ready and runs one script in each.
+// Pool keeps jailed workers ready and runs scripts in them: one at a time, and those of one run in each.
 type Pool struct {
 	config Config
 	log    *slog.Logger
@@ -24,12 +25,16 @@ type Pool struct {
 	report Report
 
 	gate  *gate
+	lot   lot
+	toll  toll
 	ready chan *worker   // unbuffered: a worker waits in the hands of its nurse
 	spare chan *worker   // the same, of the one that only a tenant without another script is given
 	start chan startWork // to the thread that forks
 	// hungry counts the scripts that found no worker ready; hunger wakes a nurse that lets others run first.
 	hungry atomic.Int32
 	hunger chan struct{}
+	// sparing is held while the spared worker is made.
+	sparing sync.Mutex
 
 	ctx   context.Context // ends with Close
 	close context.CancelFunc
@@ -106,12 +111,13 @@ type State struct {
 	Running int
 	Waiting int // for a place
 	Hungry  int // those of Running that wait for a worker
+	Parked  int // workers that wait for the next script of their run
 }
 
 // State is how full the pool is now.
 func (p *Pool) State() State {
 	s := p.gate.state()
-	s.Hungry = int(p.hungry.Load())
+	s.Hungry, s.Parked = int(p.hungry.Load()), p.lot.size()
 	return s
 }
 
@@ -138,20 +144,45 @@ func (p *Pool) Run(ctx context.Context, tenant string, script Script, host Host)
 	if err != nil {
 		return Result{}, err
 	}
-	defer leave()
-	alone := p.gate.alone(tenant)
-	w, err := p.take(ctx, alone, p.config.Patience-time.Since(arrived))
-	if err != nil {
-		return Result{}, err
+	o := owner{tenant, script.Run}
+	result, again, err := p.serve(ctx, o, script, limits, arrived, host)
+	leave() // before its worker is parked, on this place
+	if again != nil {
+		p.park(o, again)
 	}
-	defer p.discard(w)
+	return result, err
+}
+
+// serve runs a script in a worker of its owner, or a new one. It gives the worker back if another script of the owner
+// may have it.
+func (p *Pool) serve(ctx context.Context, o owner, script Script, limits Limits, arrived time.Time, host Host) (Result, *worker, error) {
+	alone := p.gate.alone(o.tenant)
+	var w *worker
+	if script.Run != "" {
+		w = p.resume(o)
+	}
+	p.makeRoom() // after the owner's own left it
+	warm := w != nil
+	if !warm {
+		var err error
+		if w, err = p.fresh(ctx, o.tenant, alone, arrived); err != nil {
+			return Result{}, nil, err
+		}
+	}
 	if !alone && p.gate.isShared() {
 		w.giveWay(niceOther)
 	}
-
 	s := newSession(p, w, limits, host)
-	s.result.Stats.Wait = time.Since(arrived)
-	return s.run(ctx, script)
+	s.result.Stats.Warm, s.result.Stats.Wait = warm, time.Since(arrived)
+	result, err := s.run(ctx, script)
+	if spoilt(err) {
+		p.toll.charge(o.tenant, time.Now())
+	}
+	if !s.sound || p.config.Idle < 0 {
+		p.discard(w)
+		w = nil
+	}
+	return result, w, err
 }
 
 // begin counts a running script, unless the pool is closed. The caller says tasks.Done.
@@ -163,6 +194,25 @@ func (p *Pool) begin() bool {
 	}
 	p.tasks.Add(1)
 	return true
+}
+
+// fresh gives a worker that ran nothing, once the tenant has paid for those that it spoilt beside others.
+func (p *Pool) fresh(ctx context.Context, tenant string, alone bool, arrived time.Time) (*worker, error) {
+	if p.gate.isShared() {
+		patient, cancel := context.WithTimeoutCause(ctx, p.config.Patience-time.Since(arrived),
+			problem.New(problem.Busy, "the scripts of this tenant used up too many workers in the last seconds"))
+		defer cancel()
+		if err := p.toll.pay(patient, tenant); err != nil {
+			return nil, err
+		}
+	}
+	return p.take(ctx, alone, p.config.Patience-time.Since(arrived))
+}
+
+// spoilt says whether a script was stopped, or broke its worker, by its own doing.
+func spoilt(err error) bool {
+	var script *ScriptError
+	return errors.As(err, &script) && wire.Spoils(script.Code)
 }
 
 // take waits for a worker. A tenant that fills the pool with scripts takes every worker that is ready, and one remains
@@ -237,7 +287,7 @@ func (p *Pool) nurse(w *worker, offer chan<- *worker) {
 	for p.ctx.Err() == nil {
 		if w == nil {
 			var err error
-			if w, err = p.spawn(p.ctx); err != nil {
+			if w, err = p.raise(offer); err != nil {
 				if p.ctx.Err() == nil {
 					p.log.Error("a script worker did not start", "error", err)
 				}
@@ -258,6 +308,23 @@ func (p *Pool) nurse(w *worker, offer chan<- *worker) {
 		}
 		w = nil
 	}
+}
+
+// raise starts a worker for a nurse. The one that is spared is made before others are begun: who has no other script does
+// not wait for the replacements of what a tenant with many used up.
+func (p *Pool) raise(offer chan<- *worker) (*worker, error) {
+	if offer == p.spare {
+		p.sparing.Lock()
+		defer p.sparing.Unlock()
+	} else {
+		p.awaitSpared()
+	}
+	return p.spawn(p.ctx)
+}
+
+func (p *Pool) awaitSpared() {
+	p.sparing.Lock()
+	defer p.sparing.Unlock()
 }
 
 // letRun gives the script that just got its worker a head start before the next worker is made: a fork costs a

@@ -15,6 +15,18 @@ const (
 	greedyAfter = 30 * time.Millisecond
 )
 
-// giveWay lowers the priority of a worker, for the rest of its life. Its threads are the process group's only ones.
-// That the kernel refuses costs others time, and nothing else.
-func (w *worker) giveWay(nice int) { _ = unix.Setpriority(unix.PRIO_PGRP, w.cmd.Process.Pid, nice) }
+// giveWay lowers the priority of a worker. Its threads are the process group's only ones. That the kernel refuses costs
+// others time, and nothing else.
+func (w *worker) giveWay(nice int) {
+	w.gaveWay = true
+	_ = unix.Setpriority(unix.PRIO_PGRP, w.cmd.Process.Pid, nice)
+}
+
+// regain takes giving way back, which the kernel lets only root do, and says whether the worker has the priority of a
+// new one.
+func (w *worker) regain() bool {
+	if w.gaveWay && unix.Setpriority(unix.PRIO_PGRP, w.cmd.Process.Pid, 0) == nil {
+		w.gaveWay = false
+	}
+	return !w.gaveWay
+}

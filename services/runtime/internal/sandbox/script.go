@@ -27,6 +27,9 @@ type Script struct {
 	Tools []string
 	// Fetch enables fetch. Without it fetch throws fetch_disabled.
 	Fetch bool
+	// Run names the run that the script is of. A later script of the same run may be given the same worker, with a VM of
+	// its own. Without a name, the worker ends with the script.
+	Run string
 	// Limits lower the pool's. Zero fields mean the pool's own.
 	Limits Limits
 }
@@ -82,6 +85,7 @@ type Line struct {
 
 // Stats are measurements. CPU and Heap are the worker's own word.
 type Stats struct {
+	Warm bool          // the worker had run a script of the same run
 	Wait time.Duration // for a place and a worker
 	Wall time.Duration // from the script's start to its last word
 	CPU  time.Duration

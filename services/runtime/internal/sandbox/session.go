@@ -34,6 +34,7 @@ type session struct {
 	sought int           // searches
 	before chan struct{} // closed when the last operation on artifacts is over
 	wall   *stopwatch
+	sound  bool // the script came to its own end, and its worker may have another of its run
 
 	heard   chan heard
 	settled chan error // one per answered request; non-nil ends the run
@@ -76,11 +77,17 @@ func (s *session) converse(ctx context.Context, script Script) error {
 	callCtx, cancel := context.WithCancel(ctx)
 	var reading sync.WaitGroup
 	defer func() {
-		// Nothing of this script goes on after Run: calls are cancelled, the worker is dead, and both are waited for.
+		// Nothing of this script goes on after Run: calls are cancelled, the worker is dead or has said its last word, and
+		// both are waited for; one that takes no replies, not for long.
 		cancel()
-		s.worker.kill()
+		s.sound = s.sound && script.Run != ""
+		if !s.sound {
+			s.worker.kill()
+		}
+		impatient := time.AfterFunc(farewell, s.worker.kill)
 		s.hosts.Wait()
 		reading.Wait()
+		s.sound = impatient.Stop() && s.sound
 	}()
 
 	total := time.NewTimer(s.limits.Total)
@@ -90,6 +97,7 @@ func (s *session) converse(ctx context.Context, script Script) error {
 	s.wall = newStopwatch(s.limits.Wall)
 	defer s.wall.stop()
 
+	s.worker.scripts++
 	reading.Go(func() {
 		s.say(callCtx, wire.Run{
 			Source: script.Source, Input: script.Input, Seed: script.Seed, NowMilli: script.Now.UnixMilli(),
@@ -131,7 +139,7 @@ func (s *session) converse(ctx context.Context, script Script) error {
 	}
 }
 
-// say sends the script and then reads the worker until it has nothing more to say. Both are beside the loop, because
+// say sends the script and then reads the worker until its last word. Both are beside the loop, because
 // a worker that is stuck would block them, and the loop has the clock.
 func (s *session) say(ctx context.Context, run wire.Run) {
 	tell := func(h heard) bool {
@@ -148,7 +156,7 @@ func (s *session) say(ctx context.Context, run wire.Run) {
 	}
 	for {
 		kind, body, err := s.worker.conn.Receive(s.allowed)
-		if !tell(heard{kind, body, err}) {
+		if !tell(heard{kind, body, err}) || kind == wire.KindDone || kind == wire.KindFail {
 			return
 		}
 	}
@@ -361,6 +369,7 @@ func (s *session) onDone(body []byte) error {
 		return fmt.Errorf("%w: a value of %d bytes", wire.ErrProtocol, len(done.Value))
 	}
 	s.result.Value = done.Value
+	s.sound = s.open == 0
 	s.account(done.Warnings, done.Usage)
 	return nil
 }
@@ -374,6 +383,7 @@ func (s *session) onFail(body []byte) error {
 		return fmt.Errorf("%w: code %.64q", wire.ErrProtocol, fail.Code)
 	}
 	s.account(fail.Warnings, fail.Usage)
+	s.sound = s.open == 0 && !wire.Spoils(fail.Code)
 	if fail.Code == CodeFault {
 		s.pool.log.Error("a script engine failed", "message", fail.Message, "stderr", s.worker.stderr.String())
 	}
@@ -395,12 +405,14 @@ func (s *session) breach(err error) error {
 	return &ScriptError{Code: CodeFault, Message: "the script worker failed"}
 }
 
+// farewell is how long a worker may take that has said its last word, or crashed, to print why and to take its replies.
+const farewell = time.Second
+
 // death says why a worker went away without a last word.
 func (s *session) death(err error) error {
 	if errors.Is(err, wire.ErrProtocol) {
 		return s.breach(err)
 	}
-	const farewell = time.Second // for a crash to be printed
 	wait := time.NewTimer(farewell)
 	defer wait.Stop()
 	select {
@@ -441,7 +453,7 @@ func causeOf(w *worker, limits Limits) string {
 			return sign.code
 		}
 	}
-	if w.end != nil && w.end.UserTime()+w.end.SystemTime() >= limits.CPU {
+	if w.end != nil && w.end.UserTime()+w.end.SystemTime()-w.used >= limits.CPU {
 		return CodeCPU
 	}
 	return CodeFault

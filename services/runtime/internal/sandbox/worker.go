@@ -33,6 +33,11 @@ type worker struct {
 	stderr *lastWords
 	report Report
 
+	// Of whoever has the worker: it is in one pair of hands at a time.
+	scripts int           // that it was given
+	used    time.Duration // of processor time, before the script that it has
+	gaveWay bool
+
 	exited chan struct{} // closed once the process is reaped
 	end    *os.ProcessState
 }
@@ -58,7 +63,7 @@ func startWorker(image *os.File, limits Limits, weak bool) (*worker, error) {
 		Args: []string{
 			"jsworker",
 			fmt.Sprintf("-data=%d", runtimeData+limits.Heap),
-			fmt.Sprintf("-cpu=%d", int((limits.CPU+hardMargin+time.Second-1)/time.Second)),
+			fmt.Sprintf("-cpu=%d", hardCPU(limits)/time.Second),
 		},
 		// One script is one thread's work; more threads would only collect garbage beside it.
 		Env:         []string{"GOMAXPROCS=1"},
@@ -78,6 +83,11 @@ func startWorker(image *os.File, limits Limits, weak bool) (*worker, error) {
 		close(w.exited)
 	}()
 	return w, nil
+}
+
+// hardCPU is the processor time after which the kernel ends a worker, in whole seconds.
+func hardCPU(l Limits) time.Duration {
+	return (l.CPU + hardMargin + time.Second - 1).Truncate(time.Second)
 }
 
 // attributes puts the worker into namespaces of its own and binds its life to ours.

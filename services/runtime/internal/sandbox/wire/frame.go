@@ -25,6 +25,7 @@ const (
 	KindFail                     // worker: why there is no value
 	KindSearch                   // worker: what may be called
 	KindArtifact                 // worker: keep a value, or give or remove one
+	KindReady                    // worker: the last script is gone and another may come
 )
 
 const (
@@ -52,6 +53,9 @@ type Conn struct {
 func NewConn(rw io.ReadWriter) *Conn {
 	return &Conn{r: bufio.NewReaderSize(rw, 64<<10), w: rw}
 }
+
+// Pending is how many bytes were read from the other end and not yet taken.
+func (c *Conn) Pending() int { return c.r.Buffered() }
 
 // Send writes one message. A message that fits one frame is one write.
 func (c *Conn) Send(kind Kind, message any) error {

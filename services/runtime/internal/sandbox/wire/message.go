@@ -113,8 +113,26 @@ type Usage struct {
 	HeapBytes int64 `json:"heap"`
 }
 
+// Ready says that nothing of the scripts so far is left and a new VM waits. It comes once after each last word, from a
+// worker that can go on.
+type Ready struct {
+	Scripts     int   `json:"scripts"` // that the worker has run
+	CPUMicros   int64 `json:"cpu_us"`  // of the process since its start
+	MemoryBytes int64 `json:"memory"`  // that it holds, garbage and free spans included
+}
+
+// Spoils says whether a script that failed with a code leaves a worker behind that nobody else should have: one that
+// was stopped in the middle of something.
+func Spoils(code string) bool {
+	switch code {
+	case "cpu_limit", "memory_limit", "stack_overflow", "deadlock", "sandbox_fault", "timeout", "replay_divergence", "output_too_large":
+		return true
+	}
+	return false
+}
+
 // Version changes with the messages. Parent and worker are built together, so a mismatch is a deployment fault.
-const Version = 2
+const Version = 3
 
 // Hello is the worker's first word.
 type Hello struct {
