@@ -84,7 +84,7 @@ func (t *Tree) patchFile(f *gitdiff.File) (done PatchedFile, all []staged, err e
 	if f.IsBinary {
 		return done, nil, problem.New(problem.Invalid, "%.200s: binary patches are not applied; use write_file", f.NewName)
 	}
-	old, name := f.OldName, f.NewName
+	old, name := names(f)
 	done = PatchedFile{Path: name, Change: "changed"}
 	var before []byte
 	mode := f.NewMode.Perm()
@@ -138,6 +138,22 @@ func (t *Tree) patchFile(f *gitdiff.File) (done PatchedFile, all []staged, err e
 		return done, all, remove(old)
 	}
 	return done, all, nil
+}
+
+// names are the paths before and after. A plain diff may have git's prefixes without saying that it is git's.
+func names(f *gitdiff.File) (old, name string) {
+	old, name = f.OldName, f.NewName
+	a, hasA := strings.CutPrefix(old, "a/")
+	b, hasB := strings.CutPrefix(name, "b/")
+	switch {
+	case hasA && hasB && a == b, hasA && name == "":
+		return a, b
+	case hasA && name == old: // as the parser has a plain diff's one name
+		return a, a
+	case hasB && (old == "" || old == name):
+		return strings.TrimPrefix(old, "b/"), b
+	}
+	return old, name
 }
 
 func or(a, b string) string {
