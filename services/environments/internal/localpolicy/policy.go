@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -97,7 +98,11 @@ func Parse(raw []byte) (*Policy, error) {
 	if err := yaml.Unmarshal(Template, &p); err != nil {
 		return nil, fmt.Errorf("the template: %w", err)
 	}
-	if err := yaml.NewDecoder(bytes.NewReader(raw), yaml.DisallowUnknownField()).Decode(&p); err != nil && len(bytes.TrimSpace(raw)) > 0 {
+	given := p
+	switch err := yaml.NewDecoder(bytes.NewReader(raw), yaml.DisallowUnknownField()).Decode(&given); {
+	case err == nil:
+		p = given
+	case !errors.Is(err, io.EOF): // a file that says nothing leaves everything as it is
 		return nil, problem.New(problem.Invalid, "%s", strings.SplitN(yaml.FormatError(err, false, false), "\n", 2)[0])
 	}
 	if err := p.validate(); err != nil {
