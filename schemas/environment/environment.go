@@ -50,7 +50,7 @@ type Manifest struct {
 	Platform  string    `json:"platform"`
 	Isolation Isolation `json:"isolation"`
 	Shell     bool      `json:"shell"`
-	Network   string    `json:"network"` // "off", "targets" or "all"
+	Network   string    `json:"network"` // "off", "all", or "docker:" and the name of a network of the machine's Docker engine
 	Roots     []Root    `json:"roots,omitempty"`
 	Programs  []string  `json:"programs,omitempty"` // that may be run; empty: any
 	Execs     int       `json:"execs"`              // at once

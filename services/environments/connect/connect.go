@@ -21,9 +21,10 @@ const maxOrders = 64
 
 // Config says where a connector keeps its things.
 type Config struct {
-	Home    string // default: DefaultHome
-	Policy  string // file; default: DefaultPolicy
-	Shim    string // program; default: beside this one
+	Home    string             // default: DefaultHome
+	Driver  environment.Driver // of a machine that is not enrolled; default: host. One that is has that of its environment
+	Policy  string             // file; default: DefaultPolicy
+	Shim    string             // program; default: beside this one
 	Version string
 	Log     *slog.Logger
 	Ready   func() // called whenever the registry has welcomed the connector; optional
@@ -55,6 +56,10 @@ func DefaultPolicy(home string) string {
 func (c *Config) fill() error {
 	if c.Home == "" {
 		c.Home = DefaultHome()
+	}
+	var err error
+	if c.Home, err = filepath.Abs(c.Home); err != nil { // it is mounted, and labels containers
+		return problem.Wrap(err, problem.Invalid, "home %q is no directory", c.Home)
 	}
 	if c.Policy == "" {
 		c.Policy = DefaultPolicy(c.Home)
@@ -91,15 +96,34 @@ func Enrol(ctx context.Context, home, server, token string) (Identity, error) {
 // no more.
 func Run(ctx context.Context, cfg Config) error {
 	h, err := open(ctx, &cfg)
+	if h != nil {
+		defer h.Close()
+	}
 	if err != nil {
 		return err
 	}
-	defer h.Close()
 	l, err := link.New(link.Config{Home: cfg.Home, Version: cfg.Version, Log: cfg.Log, MaxOrders: maxOrders, Ready: cfg.Ready}, h)
 	if err != nil {
 		return err
 	}
 	return l.Run(ctx)
+}
+
+func (c *Config) findDriver() error {
+	enrolled, err := link.LoadIdentity(c.Home)
+	switch {
+	case err == nil && c.Driver != "" && c.Driver != enrolled.Driver:
+		return problem.New(problem.Invalid, "this machine is enrolled with driver %s, not %s", enrolled.Driver, c.Driver)
+	case err == nil:
+		c.Driver = enrolled.Driver
+	case problem.CodeOf(err) != problem.NotFound:
+		return err
+	case c.Driver == "":
+		c.Driver = environment.Host
+	case !c.Driver.Valid():
+		return problem.New(problem.Invalid, "driver %.40q is not host or docker", c.Driver)
+	}
+	return nil
 }
 
 func open(ctx context.Context, cfg *Config) (*host.Host, error) {
@@ -113,7 +137,17 @@ func open(ctx context.Context, cfg *Config) (*host.Host, error) {
 	if err := os.MkdirAll(cfg.Home, 0o711); err != nil {
 		return nil, problem.Wrap(err, problem.Invalid, "directory %s cannot be made", cfg.Home)
 	}
-	return host.New(ctx, host.Config{Home: cfg.Home, Shim: cfg.Shim, Policy: policy, Log: cfg.Log})
+	if err := cfg.findDriver(); err != nil {
+		return nil, err
+	}
+	if err := policy.For(cfg.Driver); err != nil {
+		return nil, err
+	}
+	store, err := link.LoadStore(cfg.Home)
+	if err != nil {
+		return nil, err
+	}
+	return host.New(ctx, host.Config{Home: cfg.Home, Name: store.Name, Driver: cfg.Driver, Shim: cfg.Shim, Policy: policy, Log: cfg.Log})
 }
 
 // Check tries what this machine exposes and which isolation it really enforces, by running a command in its cage. It tells

@@ -22,6 +22,11 @@ type Rules struct {
 	Own     bool               `json:"own"`              // this process is the first of namespaces of its own: see Furnish
 	Most    int                `json:"most"`             // processes and threads of the commands' user
 	System  []string           `json:"system,omitempty"` // read and execute; empty: what programs need
+
+	// Programs may be begun, by the paths that their links lead to; empty: any.
+	Programs []string `json:"programs,omitempty"`
+	// Container is the one around the cage; nil: there is none.
+	Container *Container `json:"container,omitempty"`
 }
 
 // system is what programs need to run at all.
@@ -44,6 +49,7 @@ func Close(r Rules) (is environment.Isolation, err error) {
 		return is, fmt.Errorf("subreaper: %w", err)
 	}
 	is.Network = !r.Network && onlyLoopback()
+	is.Container = r.Container.around()
 	if abi, abiErr := landlocksys.LandlockGetABIVersion(); abiErr == nil && abi > 0 {
 		if err := r.landlock(abi); err != nil {
 			return is, fmt.Errorf("landlock: %w", err)
@@ -63,7 +69,7 @@ func Close(r Rules) (is environment.Isolation, err error) {
 // of it holds or the cage is not closed.
 func (r Rules) landlock(abi int) error {
 	paths := r.System
-	if len(paths) == 0 {
+	if len(paths) == 0 && r.Container == nil {
 		paths = system
 	}
 	writable := func(rule landlock.FSRule) landlock.Rule {
@@ -93,6 +99,13 @@ func (r Rules) landlock(abi int) error {
 			rules = append(rules, landlock.RODirs(root.Path))
 		}
 	}
+	if r.Container != nil {
+		image, err := r.Container.image(writable, device)
+		if err != nil {
+			return err
+		}
+		rules = append(rules, image...)
+	}
 	configs := []landlock.Config{landlock.V1, landlock.V2, landlock.V3, landlock.V4, landlock.V5, landlock.V6, landlock.V7}
 	config := configs[min(abi, len(configs))-1]
 	if err := config.RestrictPaths(rules...); err != nil {
@@ -106,6 +119,10 @@ func (r Rules) landlock(abi int) error {
 
 // tryEscape says whether something outside the cage can still be listed: the directory above the volume, or that above it.
 func tryEscape(r Rules) bool {
+	if r.Container != nil {
+		_, err := os.ReadDir(r.Container.Hidden)
+		return !errors.Is(err, os.ErrPermission)
+	}
 	for at := filepath.Dir(r.Volume); ; at = filepath.Dir(at) {
 		inside := false
 		for _, root := range r.Roots {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,34 @@ type Group struct {
 	Dir  string // of a cgroup v2; empty: there is none
 	Mark string // value of Mark
 	Root int    // the process whose descendants are looked through, where there is no cgroup
+	User [2]int // uid and gid whose marks this process may not read as itself; 0: it may
+
+	leader int // the command's own process, whatever it made of its environment
+	began  string
+}
+
+// Lead names the command's own process.
+func (g *Group) Lead(pid int) { g.leader, g.began = pid, startOf(pid) }
+
+// startOf tells a process from a later one of the same number: when it was started. Empty: it is gone.
+func startOf(pid int) string {
+	if f := statOf(pid); len(f) > 19 {
+		return f[19]
+	}
+	return ""
+}
+
+// statOf gives what the kernel says of a process, from its state on (proc_pid_stat(5), field 3).
+func statOf(pid int) []string {
+	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return nil
+	}
+	i := bytes.LastIndex(raw, []byte(") "))
+	if i < 0 {
+		return nil
+	}
+	return strings.Fields(string(raw[i+2:]))
 }
 
 // Unified finds where control groups can be made: below the cgroup of this process, or else at the top of a cgroup v2
@@ -131,12 +160,8 @@ func (g Group) inCgroup(dir string) (out []int) {
 
 // zombie says that a process has ended and only waits to be asked how.
 func zombie(pid int) bool {
-	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return true
-	}
-	_, rest, ok := bytes.Cut(raw, []byte(") "))
-	return !ok || len(rest) == 0 || rest[0] == 'Z' || rest[0] == 'X'
+	f := statOf(pid)
+	return len(f) == 0 || f[0] == "Z" || f[0] == "X"
 }
 
 // byMark looks through the descendants of Root for the mark.
@@ -156,10 +181,13 @@ func (g Group) byMark() (out []int) {
 		}
 	}
 	mark := []byte(Mark + "=" + g.Mark)
+	if g.User[0] != 0 {
+		defer readAs(g.User[0], g.User[1])()
+	}
 	var walk func(pid int, below bool)
 	walk = func(pid int, below bool) {
 		for _, c := range children[pid] {
-			mine := below || marked(c, mark) || g.Mark == ""
+			mine := below || g.Mark == "" || marked(c, mark) || c == g.leader && g.began != "" && startOf(c) == g.began
 			if mine && !zombie(c) {
 				out = append(out, c)
 			}
@@ -170,16 +198,25 @@ func (g Group) byMark() (out []int) {
 	return out
 }
 
+// readAs opens files as a user until what it gives is called, on this thread alone. Root without the capabilities that
+// overrule permissions can read a user's environment so, and in no other way.
+func readAs(uid, gid int) (back func()) {
+	runtime.LockOSThread()
+	wasGID, errGID := unix.SetfsgidRetGid(gid)
+	wasUID, errUID := unix.SetfsuidRetUid(uid)
+	return func() {
+		if errUID == nil {
+			_ = unix.Setfsuid(wasUID) // root may always
+		}
+		if errGID == nil {
+			_ = unix.Setfsgid(wasGID)
+		}
+		runtime.UnlockOSThread()
+	}
+}
+
 func parentOf(pid int) (int, bool) {
-	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, false
-	}
-	i := bytes.LastIndex(raw, []byte(") "))
-	if i < 0 {
-		return 0, false
-	}
-	f := strings.Fields(string(raw[i+2:]))
+	f := statOf(pid)
 	if len(f) < 2 {
 		return 0, false
 	}

@@ -2,16 +2,12 @@ package host
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +26,8 @@ import (
 // Config says where things are.
 type Config struct {
 	Home   string // of the connector
+	Name   string // of the connector, which no other has
+	Driver environment.Driver
 	Shim   string // the shim program
 	Policy *localpolicy.Policy
 	Log    *slog.Logger
@@ -40,7 +38,8 @@ type Host struct {
 	cfg       Config
 	cgroup    string // of the connector; empty: there are none
 	isolation environment.Isolation
-	probe     *place
+	driver    driver
+	probe     *probe
 
 	beginning sync.Mutex // what is called off is not begun at the same moment
 
@@ -61,9 +60,6 @@ type place struct {
 	files  *files.Tree
 }
 
-// probing starts the name of the attachment that this process has with itself, to try whether the machine works.
-const probing = "att_probe-"
-
 // New tries what holds commands back here, by really holding one, and finds the attachments of an earlier life.
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	h := &Host{cfg: cfg, places: map[id.Attachment]*place{}, flying: map[id.Call]*flight{}, tails: make(chan tail, maxTails), following: map[string]bool{}}
@@ -78,15 +74,19 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 			return nil, problem.Wrap(err, problem.Invalid, "directory %s cannot be made", dir)
 		}
 	}
-	h.sweepProbes(ctx)
-	h.sweepEnded()
-	p, err := h.ready(ctx, connector.Lease{Attachment: id.Attachment(probing + strings.ToLower(rand.Text())), Volume: ".probe"})
-	if err != nil {
+	var err error
+	if h.driver, err = h.open(ctx); err != nil {
 		return nil, err
 	}
-	h.probe = p
+	h.sweep(ctx)
+	h.sweepEnded()
+	if h.probe, err = h.newProbe(ctx); err != nil {
+		h.driver.close()
+		return nil, err
+	}
 	e, err := h.tryCommand(ctx)
 	if err != nil {
+		h.Close()
 		return nil, err
 	}
 	h.isolation = e.Isolation
@@ -95,14 +95,18 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 
 // Close lets go of the machine. What runs goes on, and is found by the next life.
 func (h *Host) Close() {
-	if _, err := h.probe.shim.End(context.Background(), 0, shim.Cancelled); err != nil {
-		h.cfg.Log.Debug("the probe's shim is gone already", "err", err)
-	}
-	_ = os.RemoveAll(h.probe.dir) // else the next life does
+	h.probe.close(h)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, p := range append(slices.Collect(maps.Values(h.places)), h.probe) {
-		p.shim.Close()
+	for _, p := range h.places {
+		p.close()
+	}
+	h.driver.close()
+}
+
+func (p *place) close() {
+	p.shim.Close()
+	if p.files != nil {
 		p.files.Close()
 	}
 }
@@ -122,18 +126,6 @@ func (h *Host) sweepEnded() {
 				h.cfg.Log.Warn("an attachment's records are not removed", "dir", dir, "err", err)
 			}
 		}
-	}
-}
-
-// sweepProbes removes what probes of lives that were killed left.
-func (h *Host) sweepProbes(ctx context.Context) {
-	left, _ := filepath.Glob(filepath.Join(h.cfg.Home, "attachments", probing+"*")) // the pattern is right
-	for _, dir := range left {
-		c := shim.Dial(dir)
-		if _, err := c.List(ctx); err != nil { // nobody's any more
-			_ = os.RemoveAll(dir)
-		}
-		c.Close()
 	}
 }
 
@@ -231,7 +223,7 @@ func (h *Host) ready(ctx context.Context, l connector.Lease) (*place, error) {
 		return nil, err
 	}
 	roots := []files.Root{{Path: p.volume, Write: true}}
-	rules := cage.Rules{Volume: p.volume, Own: true, Most: h.cfg.Policy.Processes, Network: h.cfg.Policy.Network == localpolicy.All}
+	rules := cage.Rules{Volume: p.volume, Own: true, Most: h.cfg.Policy.Processes, Network: h.cfg.Policy.Network != localpolicy.Off, Programs: h.cfg.Policy.Programs}
 	for _, r := range h.cfg.Policy.Roots {
 		roots = append(roots, files.Root{Path: r.Path, Write: r.Write})
 		rules.Roots = append(rules.Roots, environment.Root{Path: r.Path, Write: r.Write})
@@ -244,10 +236,14 @@ func (h *Host) ready(ctx context.Context, l connector.Lease) (*place, error) {
 		return p, nil // it runs on from an earlier life
 	}
 	cfg := shim.Config{Dir: p.dir, Rules: rules, Execs: h.cfg.Policy.Execs, UID: uid, GID: gid}
-	if h.cgroup != "" {
-		cfg.Cgroup = filepath.Join(h.cgroup, string(l.Attachment))
+	h.driver.fit(l.Attachment, &cfg)
+	if raw, err = json.Marshal(cfg); err != nil {
+		return nil, err
 	}
-	return p, h.startShim(ctx, p, cfg)
+	if err := keyfile.Write(filepath.Join(p.dir, configFile), string(raw)); err != nil {
+		return nil, err
+	}
+	return p, h.driver.start(ctx, p)
 }
 
 func makeVolume(path string, uid, gid int) error {
@@ -262,64 +258,6 @@ func makeVolume(path string, uid, gid int) error {
 		return nil
 	}
 	return errors.Join(os.Lchown(path, uid, gid), os.Lchown(tmp, uid, gid))
-}
-
-// startWithin is how long a shim may take to answer.
-const startWithin = 10 * time.Second
-
-// startShim starts a shim that outlives this process.
-func (h *Host) startShim(ctx context.Context, p *place, cfg shim.Config) error {
-	raw, err := json.Marshal(cfg)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(p.dir, configFile)
-	if err := keyfile.Write(path, string(raw)); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, startWithin)
-	defer cancel()
-	// It begins another process that answers in its place, and ends: neither this process's end nor its terminal's is the
-	// shim's.
-	cmd := exec.CommandContext(ctx, h.cfg.Shim, "begin", path)
-	cmd.Dir, cmd.Env = "/", []string{}
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return problem.Wrap(err, problem.Unavailable, "commands cannot be held on this machine: %.400s", strings.TrimSpace(string(said)))
-	}
-	return nil
-}
-
-// tryCommand runs a command as an order's would be.
-func (h *Host) tryCommand(ctx context.Context) (shim.Exec, error) {
-	spec := shim.Spec{ID: "probe-" + strings.TrimPrefix(string(id.New[id.Call]()), "call_"), Digest: "probe", Argv: []string{"/bin/sh", "-c", "echo works"}, Cwd: h.probe.volume, Env: []string{"PATH=/usr/bin:/bin"}, Timeout: 5 * time.Second}
-	if _, err := h.probe.shim.Begin(ctx, spec); err != nil {
-		return shim.Exec{}, err
-	}
-	e, err := h.probe.shim.Get(ctx, spec.ID, 6*time.Second)
-	switch {
-	case err != nil:
-		return e, err
-	case e.Running() || e.Code != 0 || e.Bytes != int64(len("works\n")):
-		return e, problem.New(problem.Unavailable, "a command could not be run: %s %s", e.Reason, e.Message)
-	}
-	_ = os.RemoveAll(filepath.Join(h.probe.dir, "execs", spec.ID)) // nobody asks for it again
-	return e, nil
-}
-
-// Probe implements link.Machine.
-func (h *Host) Probe(ctx context.Context) error {
-	if _, err := h.tryCommand(ctx); err != nil {
-		return err
-	}
-	path := filepath.Join(h.probe.volume, "moved")
-	want := string(id.New[id.Call]())
-	if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
-		return problem.Wrap(err, problem.Unavailable, "a file could not be written: %v", err)
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != want {
-		return problem.Wrap(err, problem.Unavailable, "a file could not be read back")
-	}
-	return nil
 }
 
 // Execs implements link.Machine.
@@ -357,13 +295,14 @@ func (h *Host) at(ctx context.Context, a id.Attachment) (*place, error) {
 	if !ok {
 		return nil, problem.New(problem.Unavailable, "the attachment's volume is not ready")
 	}
-	if _, err := os.Stat(filepath.Join(p.dir, "sock")); err == nil {
+	if p.shim.There(ctx) {
 		return p, nil
 	}
 	again, err := h.ready(ctx, p.lease)
 	if err != nil {
 		return nil, err
 	}
+	p.shim.Close() // whoever still reads its files lets go of them
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.places[a] = again
@@ -386,27 +325,24 @@ func (h *Host) End(ctx context.Context, e connector.End) (connector.Ended, error
 		}
 		p = &place{dir: dir, shim: shim.Dial(dir)}
 	}
-	defer p.shim.Close()
-	if p.files != nil {
-		defer p.files.Close()
-	}
+	defer p.close()
 	reason := shim.Cancelled
 	if e.Revoked {
 		reason = shim.Revoked
 	}
 	ended, err := p.shim.End(ctx, min(max(e.Grace, 0), time.Minute), reason)
-	if problem.CodeOf(err) == problem.Unavailable {
-		// The shim is gone, and its launcher and commands with it, as far as the kernel took them along; the group tells.
-		group := cage.Group{}
-		if h.cgroup != "" {
-			group.Dir = filepath.Join(h.cgroup, string(e.Attachment))
-			ended.Killed, ended.Survivors = group.End(ctx, 0)
-			group.Remove()
-		}
-		err = nil
-	}
-	if err != nil {
+	asked := err == nil
+	if !asked && problem.CodeOf(err) != problem.Unavailable {
 		return connector.Ended{}, err
+	}
+	killed, survivors, err := h.driver.end(ctx, e.Attachment, asked)
+	switch {
+	case err == nil:
+		ended.Killed, ended.Survivors = ended.Killed+killed, ended.Survivors+survivors
+	case !asked:
+		return connector.Ended{}, err // nobody knows what is left
+	default:
+		h.cfg.Log.Warn("what was around an attachment's commands is not removed yet", "attachment", e.Attachment, "err", err)
 	}
 	_ = os.Remove(filepath.Join(p.dir, leaseFile)) // a next life does not ask about it
 	return connector.Ended{Killed: ended.Killed, Survivors: ended.Survivors}, nil

@@ -47,6 +47,7 @@ type Policy struct {
 	MinIsolation []string      `yaml:"min_isolation"`
 	OrphanGrace  time.Duration `yaml:"orphan_grace"`
 	User         string        `yaml:"user"` // that commands run as, when the connector runs as root
+	Docker       Docker        `yaml:"docker"`
 
 	digest   string
 	uid, gid int
@@ -113,7 +114,7 @@ func Parse(raw []byte) (*Policy, error) {
 	return &p, nil
 }
 
-var isolations = []string{"no_new_privs", "landlock", "seccomp", "cgroup", "network"}
+var isolations = []string{"no_new_privs", "landlock", "seccomp", "cgroup", "network", "container"}
 
 func (p *Policy) validate() error {
 	if !filepath.IsAbs(p.Volumes) || filepath.Clean(p.Volumes) == "/" {
@@ -157,6 +158,13 @@ func (p *Policy) validate() error {
 	if p.OrphanGrace < 0 || p.OrphanGrace > 24*time.Hour {
 		return fmt.Errorf("orphan_grace %s is outside 0 to 24h", p.OrphanGrace)
 	}
+	seen := []string{p.Volumes}
+	for _, r := range p.Roots {
+		seen = append(seen, r.Path)
+	}
+	if err := p.Docker.validate(seen); err != nil {
+		return err
+	}
 	return p.findUser()
 }
 
@@ -196,7 +204,7 @@ func denied(rule, format string, args ...any) error {
 
 // Isolated says whether what holds is as much as the policy wants.
 func (p *Policy) Isolated(is environment.Isolation) error {
-	has := map[string]bool{"no_new_privs": is.NoNewPrivs, "landlock": is.Landlock > 0, "seccomp": is.Seccomp, "cgroup": is.Cgroup, "network": is.Network}
+	has := map[string]bool{"no_new_privs": is.NoNewPrivs, "landlock": is.Landlock > 0, "seccomp": is.Seccomp, "cgroup": is.Cgroup, "network": is.Network, "container": is.Container}
 	for _, what := range p.MinIsolation {
 		if !has[what] {
 			return denied("min_isolation", "commands are not held back by %s on this machine", what)
@@ -204,14 +212,6 @@ func (p *Policy) Isolated(is environment.Isolation) error {
 	}
 	if p.Network == Off && !is.Network {
 		return denied("network", "commands cannot be given a network of their own on this machine")
-	}
-	return nil
-}
-
-// MayRun says whether a command may be run. path is where its program was found.
-func (p *Policy) MayRun(path string) error {
-	if len(p.Programs) > 0 && !slices.Contains(p.Programs, path) {
-		return denied("programs", "%s may not be run", path)
 	}
 	return nil
 }

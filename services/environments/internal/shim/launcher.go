@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -33,6 +34,7 @@ type (
 		Isolation environment.Isolation `json:"isolation,omitzero"`
 		PID       int                   `json:"pid,omitempty"`
 		Fault     string                `json:"fault,omitempty"`
+		Denied    bool                  `json:"denied,omitempty"` // Fault is a rule's word
 		Ended     bool                  `json:"ended,omitempty"`
 		Code      int                   `json:"code"`
 		Signal    string                `json:"signal,omitempty"`
@@ -53,7 +55,7 @@ func Launch(rules cage.Rules) error {
 	// It ends with the shim, and by nothing that a command sends it. Not by ignoring signals, which commands would inherit:
 	// what is caught is thrown away, since nobody reads the channel.
 	signal.Notify(make(chan os.Signal, 1))
-	l := &launcher{most: uint64(rules.Most), commands: map[int]bool{}}
+	l := &launcher{most: uint64(rules.Most), commands: map[int]bool{}, programs: rules.Programs}
 	var isolation environment.Isolation
 	err := cage.Furnish(rules)
 	if err == nil {
@@ -92,6 +94,7 @@ type launcher struct {
 	mu       sync.Mutex   // of what is said
 	starting sync.Mutex   // a command whose process is not noted yet
 	commands map[int]bool // the processes of commands
+	programs []string     // that may be started; empty: any
 }
 
 func (l *launcher) say(w launched) {
@@ -139,7 +142,12 @@ func (l *launcher) start(what launch, files []*os.File) {
 	cmd := &exec.Cmd{Args: what.Argv, Dir: what.Cwd, Env: what.Env, Stdin: files[0], Stdout: files[1], Stderr: files[2],
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Ptrace: true}}
 	var err error
-	if cmd.Path, err = lookPath(what); err == nil {
+	cmd.Path, err = lookPath(what)
+	if at, ok := l.may(cmd.Path); err == nil && !ok {
+		l.say(launched{ID: what.ID, Denied: true, Fault: at + " may not be run (the machine's policy, rule programs)"})
+		return
+	}
+	if err == nil {
 		if what.Cgroup {
 			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(files[3].Fd())
 		}
@@ -201,6 +209,14 @@ func (l *launcher) bound(pid int) error {
 		return fmt.Errorf("limit of processes: %w", err)
 	}
 	return unix.PtraceDetach(pid)
+}
+
+// may says whether a program may be started, and where its links lead.
+func (l *launcher) may(path string) (string, bool) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	return path, len(l.programs) == 0 || slices.Contains(l.programs, path)
 }
 
 // plain says what is wrong without the words of Go.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -385,6 +386,10 @@ func (s *Shim) Close() error {
 	_ = unix.Shutdown(int(s.socket.Fd()), unix.SHUT_RDWR) // one that is gone needs no word
 	_ = s.launcher.Process.Kill()
 	_ = s.launcher.Wait() // it was killed
+	if s.orphans != nil {
+		signal.Stop(s.orphans)
+		close(s.orphans)
+	}
 	s.listening.Wait()
 	s.whole().Remove()
 	return s.socket.Close()

@@ -26,6 +26,21 @@ func (l *launcher) reap() {
 	}
 }
 
+// adopt asks as process 1 whatever has lost its parent how it ended, until Close.
+func (s *Shim) adopt() {
+	s.orphans = make(chan os.Signal, 1)
+	signal.Notify(s.orphans, unix.SIGCHLD)
+	s.listening.Go(func() {
+		for range s.orphans {
+			for _, pid := range children() {
+				if pid != s.launcher.Process.Pid {
+					_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // one that runs on stays
+				}
+			}
+		}
+	})
+}
+
 // children lists this process's children, which belong to the threads that began or adopted them.
 func children() (out []int) {
 	files, _ := filepath.Glob("/proc/self/task/*/children") // the pattern is right

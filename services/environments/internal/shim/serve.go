@@ -48,6 +48,10 @@ func Serve(ctx context.Context, cfg Config, self string, log *slog.Logger) error
 	go func() { served <- srv.Serve(l) }()
 	select {
 	case err = <-served:
+	case <-s.lost: // a command may have ended the launcher, which has its user: the next order has a shim begun anew
+		done()
+		err = srv.Close()
+		<-served
 	case <-ctx.Done():
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
@@ -146,6 +150,17 @@ func Dial(dir string) *Client {
 
 // Close lets go of the client's connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// There says whether somebody listens.
+func (c *Client) There(ctx context.Context) bool {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", filepath.Join(c.dir, socketFile))
+	if err != nil {
+		return false
+	}
+	_ = conn.Close() // nothing was said
+	return true
+}
 
 // Begin, Get, Read, Write, Signal, Stop, List and End are the shim's own. Problems: those of the shim, and unavailable when
 // it does not answer.

@@ -31,6 +31,8 @@ type Shim struct {
 	socket    *os.File // to the launcher
 	launcher  *exec.Cmd
 	listening sync.WaitGroup
+	orphans   chan os.Signal // as process 1; nil otherwise
+	lost      chan struct{}  // closed when the launcher is gone
 
 	mu      sync.Mutex
 	execs   map[string]*command
@@ -53,7 +55,7 @@ type command struct {
 
 // Start begins a shim: its launcher closes its cage first. self is the program whose "launch" is Launch.
 func Start(cfg Config, self string, log *slog.Logger) (*Shim, error) {
-	s := &Shim{cfg: cfg, log: log, execs: map[string]*command{}, waiting: map[string]chan launched{}, changed: make(chan struct{})}
+	s := &Shim{cfg: cfg, log: log, execs: map[string]*command{}, waiting: map[string]chan launched{}, changed: make(chan struct{}), lost: make(chan struct{})}
 	if err := os.MkdirAll(filepath.Join(cfg.Dir, "execs"), 0o700); err != nil {
 		return nil, err
 	}
@@ -126,6 +128,9 @@ func (s *Shim) launch(self string) error {
 	s.isolation = first.Isolation
 	s.isolation.Cgroup = s.cfg.Cgroup != ""
 	s.listening.Go(s.listen)
+	if os.Getpid() == 1 {
+		s.adopt()
+	}
 	return nil
 }
 
@@ -162,6 +167,7 @@ func (s *Shim) listen() {
 			start <- w
 		}
 	}
+	defer close(s.lost)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ending = true
@@ -179,6 +185,9 @@ func (s *Shim) listen() {
 func (s *Shim) group(id string) cage.Group {
 	g := s.commands()
 	g.Mark, g.Root = id, s.launcher.Process.Pid
+	if s.cfg.Rules.Container != nil { // the shim is root with few of root's rights
+		g.User = [2]int{s.cfg.UID, s.cfg.GID}
+	}
 	if g.Dir != "" {
 		g.Dir = filepath.Join(g.Dir, id)
 	}
@@ -281,10 +290,16 @@ func (s *Shim) spawn(c *command, spec Spec) {
 	pid, pipes, err := s.tell(c, spec)
 	if err != nil {
 		c.Ended, c.Reason, c.Code, c.Message = time.Now().UTC(), NotBegun, -1, err.Error()
+		if problem.CodeOf(err) == problem.Denied {
+			c.Reason, c.Message = Denied, problem.DetailOf(err).Message
+		}
 		s.finish(c)
 		return
 	}
 	c.group.Root = s.launcher.Process.Pid
+	if !s.cfg.Rules.Own { // else the number is of the launcher's own namespace
+		c.group.Lead(pid)
+	}
 	c.stdin = pipes.in
 	s.log.Debug("begun", "exec", c.ID, "pid", pid)
 	s.listening.Go(func() { s.look(c, spec, pipes) })
@@ -356,7 +371,10 @@ func (s *Shim) tell(c *command, spec Spec) (pid int, ours pipes, err error) {
 	defer s.mu.Lock()
 	select {
 	case w := <-heard:
-		if w.Fault != "" {
+		switch {
+		case w.Denied:
+			return 0, ours, problem.New(problem.Denied, "%s", w.Fault)
+		case w.Fault != "":
 			return 0, ours, errors.New(w.Fault)
 		}
 		return w.PID, ours, nil

@@ -48,6 +48,7 @@ const (
 	Revoked   = "revoked"
 	Lost      = "lost"        // the shim ended before its command: how that ended is not known
 	NotBegun  = "not_started" // the command could not be started
+	Denied    = "denied"      // its program may not be started
 )
 
 // Exec is how a command stands.

@@ -75,14 +75,17 @@ func (a *app) connectInitCommand() *cobra.Command {
 
 func (a *app) connectCheckCommand() *cobra.Command {
 	var cfg connect.Config
+	driver := ""
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Show what this machine exposes, and which isolation it really enforces",
 		Args:  cobra.NoArgs,
-		Long: exits(`Runs a command in its cage and shows what held it back: each line was tried, not read from a setting. It talks to nobody.`,
-			map[int]string{3: "less holds than the policy wants", 4: "there is no policy"}),
-		Example: "  execwarden connect check\n  execwarden connect check -o json | jq .isolation",
+		Long: exits(`Runs a command in its cage, and with driver docker in a container, and shows what held it back: each line was tried, not read
+from a setting. It talks to nobody but the machine's Docker engine.`,
+			map[int]string{2: "the machine's policy or set-up is not right", 3: "less holds than the policy wants", 4: "there is no policy, or no image"}),
+		Example: "  execwarden connect check\n  execwarden connect check --driver docker     # before the machine is enrolled\n  execwarden connect check -o json | jq .isolation",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg.Driver = environment.Driver(driver)
 			m, err := connect.Check(cmd.Context(), cfg)
 			if m.Platform == "" {
 				return err
@@ -94,6 +97,7 @@ func (a *app) connectCheckCommand() *cobra.Command {
 		},
 	}
 	places(cmd, &cfg)
+	cmd.Flags().StringVar(&driver, "driver", "", "host or docker (default: that of the environment, once enrolled; host before)")
 	return cmd
 }
 
@@ -104,6 +108,7 @@ func printManifest(w io.Writer, m environment.Manifest) {
 	fmt.Fprintf(w, "landlock       %s (ABI %d)\n", yes[m.Isolation.Landlock > 0], m.Isolation.Landlock)
 	fmt.Fprintf(w, "seccomp        %s\n", yes[m.Isolation.Seccomp])
 	fmt.Fprintf(w, "cgroup         %s\n", yes[m.Isolation.Cgroup])
+	fmt.Fprintf(w, "container      %s\n", yes[m.Isolation.Container])
 	fmt.Fprintf(w, "network        %s; commands are given: %s\n", yes[m.Isolation.Network], m.Network)
 	fmt.Fprintf(w, "shell          %s\n", map[bool]string{true: "allowed", false: "not allowed"}[m.Shell])
 	for _, r := range m.Roots {

@@ -39,7 +39,12 @@ type outpost struct {
 // newOutpost makes an environment, and enrols a machine as it the way a person would.
 func (w *world) newOutpost(name, policy string) *outpost {
 	w.t.Helper()
-	if err := w.PutEnvironment(w.t.Context(), id.Environment("env_"+name), environment.Host); err != nil {
+	return w.newOutpostOf(environment.Host, name, policy)
+}
+
+func (w *world) newOutpostOf(driver environment.Driver, name, policy string) *outpost {
+	w.t.Helper()
+	if err := w.PutEnvironment(w.t.Context(), id.Environment("env_"+name), driver); err != nil {
 		w.t.Fatal(err)
 	}
 	e, err := w.CreateEnrolment(w.t.Context(), name, false)
