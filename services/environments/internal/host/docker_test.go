@@ -27,13 +27,13 @@ import (
 // dock is a machine whose driver is docker.
 type dock struct {
 	*Host
-	t     *testing.T
+	t     testing.TB
 	api   *client.Client
 	cfg   Config
 	lease connector.Lease
 }
 
-func newDock(t *testing.T, policy string) *dock {
+func newDock(t testing.TB, policy string) *dock {
 	t.Helper()
 	d := &dock{t: t, api: dockerkit.Engine(t)}
 	home := t.TempDir()
