@@ -95,8 +95,10 @@ var samples = []struct {
 		Policy: digestA, Platform: "linux/amd64", Shell: true, Network: "targets", Roots: []environment.Root{{Path: "/srv/data", Write: true}}, Programs: []string{"/usr/bin/git"},
 		Execs: 4, Volumes: 8, Isolation: environment.Isolation{NoNewPrivs: true, Landlock: 7, Seccomp: true, Cgroup: true, Network: true, Container: true}}}},
 	{"vol_0a1b2c3d4e5f8a6b8c9d0e1f2a3b4c5d", "", volume.Defined{Volume: "vol_0a1b2c3d4e5f8a6b8c9d0e1f2a3b4c5d", Environment: "env_builder", Name: "main", Epoch: 2,
-		Attached: &volume.Attachment{Attachment: "att_1b2c3d4e5f6a8b7c8d9e0f1a2b3c4d5e", Holder: volume.Holder{Agent: "agt_triage", Session: sessionA, Run: runA}, Since: at, Draining: true},
-		Ended:    &volume.End{Attachment: "att_2c3d4e5f6a7b8c8d9e0f1a2b3c4d5e6f", How: volume.Revoked, At: at, Reason: "done with it", Survivors: 1}, Removed: true}},
+		Attached:   &volume.Attachment{Attachment: "att_1b2c3d4e5f6a8b7c8d9e0f1a2b3c4d5e", Holder: volume.Holder{Agent: "agt_triage", Session: sessionA, Run: runA}, Since: at, Draining: true},
+		Ended:      &volume.End{Attachment: "att_2c3d4e5f6a7b8c8d9e0f1a2b3c4d5e6f", How: volume.Revoked, At: at, Reason: "done with it", Survivors: 1},
+		Generation: 7, Checkpoints: []volume.Checkpoint{{Generation: 6, Manifest: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", Files: 12, Bytes: 3456, Skipped: 1, At: at}},
+		Restored: &volume.Restored{Generation: 6, At: at}, From: "base", Removed: true}},
 	{"tgt_oncall", "", target.Defined{Target: "tgt_oncall", Type: target.Webhook, Host: "hooks.example.com", About: target.Abouts(), Arguments: true, Private: []string{"10.1.2.6:443"}, Fingerprint: "9f86d081884c", Removed: true}},
 	{string(sessionA), "", session.Opened{Session: sessionA, Agent: "agt_triage"}},
 

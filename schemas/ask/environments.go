@@ -114,3 +114,23 @@ type OutputPiece struct {
 	Data   []byte `json:"data,omitempty"`
 	Lost   int64  `json:"lost,omitempty"` // bytes of a gap
 }
+
+// CheckpointVolume keeps what a volume holds. Nothing may run on it.
+type CheckpointVolume struct {
+	Environment id.Environment `json:"environment"`
+	Volume      string         `json:"volume"` // its name; empty: "main"
+}
+
+// RestoreVolume brings a checkpoint back. Nobody may hold the volume.
+type RestoreVolume struct {
+	Environment id.Environment `json:"environment"`
+	Volume      string         `json:"volume"`
+	Checkpoint  int            `json:"checkpoint"` // its generation
+}
+
+// CloneVolume makes a volume that holds what another does at this moment.
+type CloneVolume struct {
+	Environment id.Environment `json:"environment"`
+	Volume      string         `json:"volume"`
+	To          string         `json:"to"`
+}

@@ -7,6 +7,9 @@
 //	ew.env.v1.<tenant>.<environment>.<instance>.lease      registry asks, connector answers Leased
 //	ew.env.v1.<tenant>.<environment>.<instance>.cancel     registry asks, connector answers Answer
 //	ew.env.v1.<tenant>.<environment>.<instance>.end        registry asks, connector answers Ended
+//	ew.env.v1.<tenant>.<environment>.<instance>.checkpoint registry asks, connector answers Checkpointed
+//	ew.env.v1.<tenant>.<environment>.<instance>.restore    registry asks, connector answers Copied
+//	ew.env.v1.<tenant>.<environment>.<instance>.clone      registry asks, connector answers Copied
 //	ew.env.v1.<tenant>.<environment>.<instance>.fence      registry tells: a newer connector is there
 //	ew.out.v1.<tenant>.<environment>.<call>                connector stores output, in EW_OUTPUT
 package connector

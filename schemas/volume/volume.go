@@ -13,14 +13,34 @@ type Defined struct {
 	Volume      id.Volume      `json:"volume"`
 	Environment id.Environment `json:"environment"`
 	Name        string         `json:"name"`
-	Epoch       int            `json:"epoch"`              // of its newest attachment; orders of an older one are refused
-	Attached    *Attachment    `json:"attached,omitempty"` // none: free
-	Ended       *End           `json:"ended,omitempty"`    // of the last attachment, once it has
+	Epoch       int            `json:"epoch"`                 // of its newest attachment; orders of an older one are refused
+	Attached    *Attachment    `json:"attached,omitempty"`    // none: free
+	Ended       *End           `json:"ended,omitempty"`       // of the last attachment, once it has
+	Generation  int            `json:"generation,omitempty"`  // of the newest checkpoint that was asked for; none has a number of another
+	Checkpoints []Checkpoint   `json:"checkpoints,omitempty"` // that its machine keeps, the oldest first
+	Restored    *Restored      `json:"restored,omitempty"`    // what was last brought back
+	From        string         `json:"from,omitempty"`        // the volume that it was cloned from
 	Removed     bool           `json:"removed,omitempty"`
 }
 
 // Kind implements schemas.Event.
 func (Defined) Kind() string { return "volume.defined" }
+
+// Checkpoint is what a volume held at a moment. It is on the machine; what is recorded here says whether it still is that.
+type Checkpoint struct {
+	Generation int       `json:"generation"`
+	Manifest   string    `json:"manifest"` // SHA-256 of the manifest, which has path, mode, size and SHA-256 of every file; hex
+	Files      int       `json:"files"`
+	Bytes      int64     `json:"bytes"`
+	Skipped    int       `json:"skipped,omitempty"` // pipes, sockets and devices, which hold nothing
+	At         time.Time `json:"at"`
+}
+
+// Restored says that a checkpoint was brought back.
+type Restored struct {
+	Generation int       `json:"generation"`
+	At         time.Time `json:"at"`
+}
 
 // Attachment is a lease: it binds a volume to whoever works on it.
 type Attachment struct {

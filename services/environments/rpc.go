@@ -41,6 +41,9 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("output_read", s.output),
 		rpc.On("volume_attach", s.attach),
 		rpc.On("volume_release", s.release),
+		rpc.On("volume_checkpoint", s.checkpoint),
+		rpc.On("volume_restore", s.restore),
+		rpc.On("volume_clone", s.clone),
 		barrier.Answer(s.view),
 	)
 }

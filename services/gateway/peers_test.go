@@ -112,6 +112,9 @@ func newPeers(t *testing.T, b *buskit.Bus) *peersFake {
 			handle(f, s, "output_read", ask.ReadOutput{}, func(ask.ReadOutput) (ask.Output, error) { return ask.Output{Next: 8, Pieces: []ask.OutputPiece{}}, nil }),
 			handle(f, s, "volume_attach", ask.Attach{}, func(ask.Attach) (volume.Defined, error) { return volume.Defined{}, nil }),
 			handle(f, s, "volume_release", ask.Release{}, func(ask.Release) (ask.Released, error) { return ask.Released{}, nil }),
+			handle(f, s, "volume_checkpoint", ask.CheckpointVolume{}, func(ask.CheckpointVolume) (volume.Defined, error) { return volume.Defined{}, nil }),
+			handle(f, s, "volume_restore", ask.RestoreVolume{}, func(ask.RestoreVolume) (volume.Defined, error) { return volume.Defined{}, nil }),
+			handle(f, s, "volume_clone", ask.CloneVolume{}, func(ask.CloneVolume) (volume.Defined, error) { return volume.Defined{}, nil }),
 			handle(f, s, "connector_enrol", ask.EnrolConnector{}, func(q ask.EnrolConnector) (connector.Identity, error) {
 				return connector.Identity{Tenant: "tnt_main", Environment: q.Environment, Driver: environment.Host}, nil
 			}),

@@ -191,7 +191,15 @@ func TestGivenUp(t *testing.T) {
 	if err := os.Mkdir(left, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	Sweep(filepath.Dir(v))
+	pattern := filepath.Join(filepath.Dir(v), Staging+"*")
+	Sweep(pattern)
+	if _, err := os.Stat(left); err != nil {
+		t.Error("what another life may be at was removed")
+	}
+	if err := os.Chtimes(left, time.Unix(1000, 0), time.Unix(1000, 0)); err != nil {
+		t.Fatal(err)
+	}
+	Sweep(pattern)
 	if _, err := os.Stat(left); err == nil {
 		t.Error("what a crash left is still there")
 	}

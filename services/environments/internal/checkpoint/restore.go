@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,11 +48,16 @@ func Restore(ctx context.Context, dir, hash, volume string, uid, gid int) (m Man
 	return m, syncDir(filepath.Dir(volume))
 }
 
-// Sweep removes what restores that a crash ended left among volumes.
-func Sweep(volumes string) {
-	left, _ := filepath.Glob(filepath.Join(volumes, Staging+"*")) // the pattern is right
+// stale is far longer than anything is copied. What is younger may be another life's that is not over.
+const stale = 10 * time.Minute
+
+// Sweep removes what copies that a crash ended left.
+func Sweep(pattern string) {
+	left, _ := filepath.Glob(pattern) // the pattern is right
 	for _, dir := range left {
-		_ = os.RemoveAll(dir) // else the next life does
+		if info, err := os.Lstat(dir); err == nil && time.Since(info.ModTime()) > stale {
+			_ = os.RemoveAll(dir) // else the next life does
+		}
 	}
 }
 

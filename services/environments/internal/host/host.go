@@ -46,6 +46,8 @@ type Host struct {
 	mu     sync.Mutex
 	places map[id.Attachment]*place
 	flying map[id.Call]*flight
+	gates  map[string]*sync.RWMutex // by volume
+	rooms  map[string]room          // by volume
 
 	tails     chan tail
 	following map[string]bool // by call
@@ -62,7 +64,8 @@ type place struct {
 
 // New tries what holds commands back here, by really holding one, and finds the attachments of an earlier life.
 func New(ctx context.Context, cfg Config) (*Host, error) {
-	h := &Host{cfg: cfg, places: map[id.Attachment]*place{}, flying: map[id.Call]*flight{}, tails: make(chan tail, maxTails), following: map[string]bool{}}
+	h := &Host{cfg: cfg, places: map[id.Attachment]*place{}, flying: map[id.Call]*flight{}, gates: map[string]*sync.RWMutex{}, rooms: map[string]room{},
+		tails: make(chan tail, maxTails), following: map[string]bool{}}
 	if top := cage.Unified(); top != "" {
 		h.cgroup = filepath.Join(top, "execwarden-"+filepath.Base(cfg.Home))
 		if err := os.Mkdir(h.cgroup, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -80,6 +83,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	h.sweep(ctx)
 	h.sweepEnded()
+	h.sweepCopies()
 	if h.probe, err = h.newProbe(ctx); err != nil {
 		h.driver.close()
 		return nil, err
@@ -170,6 +174,11 @@ func (h *Host) Open(ctx context.Context, l connector.Lease) error {
 	if there {
 		return nil
 	}
+	done, err := h.pass(l.Volume)
+	if err != nil {
+		return err
+	}
+	defer done()
 	if err := h.roomFor(l.Volume); err != nil {
 		return err
 	}

@@ -72,6 +72,9 @@ type receipt struct {
 	Answer *connector.Answer `json:"answer,omitempty"`
 }
 
+// growing are the tools that make files.
+var growing = []string{"write_file", "edit_file", "apply_patch"}
+
 // once carries out an order other than a command. One that changes something leaves a receipt before and after.
 func (h *Host) once(ctx context.Context, p *place, o connector.Order, name string, writes bool) connector.Answer {
 	if !writes {
@@ -93,6 +96,16 @@ func (h *Host) once(ctx context.Context, p *place, o connector.Order, name strin
 		return failed(connector.Unknown, problem.New(problem.Unknown, "unknown_outcome: the connector ended while it carried this out"))
 	case o.Only:
 		return connector.Answer{State: connector.NotBegun}
+	}
+	leave, err := h.pass(p.lease.Volume)
+	if err != nil {
+		return failed(connector.Refused, err)
+	}
+	defer leave()
+	if slices.Contains(growing, name) {
+		if err := h.mayGrow(ctx, p); err != nil {
+			return failed(connector.Refused, err)
+		}
 	}
 	h.beginning.Lock()
 	if err = calledOff(p, o.Call); err == nil {
@@ -199,11 +212,21 @@ func (h *Host) exec(ctx context.Context, p *place, o connector.Order) connector.
 		if err != nil {
 			return toolError(err)
 		}
+		if makesRoom(spec.Argv) {
+			defer h.forget(p)
+		} else if err := h.mayGrow(ctx, p); err != nil {
+			return toolError(err)
+		}
+		leave, err := h.pass(p.lease.Volume)
+		if err != nil {
+			return toolError(err)
+		}
 		h.beginning.Lock()
 		if err = calledOff(p, o.Call); err == nil {
 			_, err = p.shim.Begin(ctx, spec)
 		}
 		h.beginning.Unlock()
+		leave()
 		if err != nil {
 			return toolError(err)
 		}

@@ -36,6 +36,10 @@ type Machine interface {
 	Cancel(ctx context.Context, c connector.Cancel) connector.Answer
 	// End ends everything of an attachment, and counts what is left.
 	End(ctx context.Context, e connector.End) (connector.Ended, error)
+	// Checkpoint, Restore and Clone copy a volume on which nothing runs.
+	Checkpoint(ctx context.Context, c connector.Checkpoint) (connector.Checkpointed, error)
+	Restore(ctx context.Context, r connector.Restore) (connector.Copied, error)
+	Clone(ctx context.Context, c connector.Clone) (connector.Copied, error)
 	// Probe really runs a command and moves a file.
 	Probe(ctx context.Context) error
 	// Execs is how many commands run.

@@ -45,10 +45,25 @@ func (l *Link) hear(ctx context.Context, m *nats.Msg) {
 				l.leases.end(e.Attachment)
 				return l.machine.End(ctx, e)
 			})
+		case "checkpoint":
+			reply(m, func(c connector.Checkpoint) (connector.Checkpointed, error) {
+				return within(ctx, l.machine.Checkpoint, c)
+			})
+		case "restore":
+			reply(m, func(r connector.Restore) (connector.Copied, error) { return within(ctx, l.machine.Restore, r) })
+		case "clone":
+			reply(m, func(c connector.Clone) (connector.Copied, error) { return within(ctx, l.machine.Clone, c) })
 		default:
 			respond(m, connector.Reply[struct{}]{Code: string(problem.Invalid), Message: "this connector is older than what is asked of it; upgrade it"})
 		}
 	})
+}
+
+// within gives what copies a volume up when nobody waits for it any more.
+func within[Q, A any](ctx context.Context, do func(context.Context, Q) (A, error), q Q) (A, error) {
+	ctx, cancel := context.WithTimeout(ctx, connector.CopyLife)
+	defer cancel()
+	return do(ctx, q)
 }
 
 func reply[Q, A any](m *nats.Msg, answer func(Q) (A, error)) {

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/docker/go-units"
 	"github.com/goccy/go-yaml"
 
 	"github.com/execwarden/execwarden/libs/problem"
@@ -37,6 +38,8 @@ var Template []byte
 type Policy struct {
 	Volumes      string        `yaml:"volumes"`     // the directory that they are made in
 	MaxVolumes   int           `yaml:"max_volumes"` // at most 64
+	Checkpoints  int           `yaml:"checkpoints"` // of each volume that are kept, at most 64; 0: none is made
+	VolumeSize   string        `yaml:"volume_size"` // bytes, or with k, m, g; empty: no limit
 	Roots        []Root        `yaml:"roots"`
 	Programs     []string      `yaml:"programs"` // absolute paths; empty: any
 	Shell        bool          `yaml:"shell"`
@@ -51,6 +54,7 @@ type Policy struct {
 
 	digest   string
 	uid, gid int
+	size     int64
 }
 
 // Root is a directory that commands see besides their volume.
@@ -123,6 +127,15 @@ func (p *Policy) validate() error {
 	p.Volumes = filepath.Clean(p.Volumes)
 	if p.MaxVolumes < 1 || p.MaxVolumes > 64 {
 		return fmt.Errorf("max_volumes %d is outside 1 to 64", p.MaxVolumes)
+	}
+	if p.Checkpoints < 0 || p.Checkpoints > 64 {
+		return fmt.Errorf("checkpoints %d is outside 0 to 64", p.Checkpoints)
+	}
+	if p.VolumeSize != "" {
+		var err error
+		if p.size, err = units.RAMInBytes(p.VolumeSize); err != nil || p.size < 1<<20 {
+			return fmt.Errorf("volume_size %.60q is no size of at least 1m", p.VolumeSize)
+		}
 	}
 	if p.Execs < 1 || p.Execs > 256 {
 		return fmt.Errorf("execs %d is outside 1 to 256", p.Execs)
@@ -215,6 +228,17 @@ func (p *Policy) Isolated(is environment.Isolation) error {
 	}
 	return nil
 }
+
+// MayHold says whether a volume that holds so many bytes may be written to, and commands run on it.
+func (p *Policy) MayHold(bytes int64) error {
+	if p.size > 0 && bytes > p.size {
+		return denied("volume_size", "the volume holds %s of %s; remove something first, which rm does by argv", units.BytesSize(float64(bytes)), units.BytesSize(float64(p.size)))
+	}
+	return nil
+}
+
+// Limited says that volumes have a limit.
+func (p *Policy) Limited() bool { return p.size > 0 }
 
 // MayShell says whether command lines may be given to a shell.
 func (p *Policy) MayShell() error {

@@ -46,6 +46,7 @@ const (
 	TimedOut  = "timeout"
 	Cancelled = "cancelled"
 	Revoked   = "revoked"
+	TooLarge  = "volume_size" // its volume held more than it may
 	Lost      = "lost"        // the shim ended before its command: how that ended is not known
 	NotBegun  = "not_started" // the command could not be started
 	Denied    = "denied"      // its program may not be started

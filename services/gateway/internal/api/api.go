@@ -92,6 +92,9 @@ func (a *API) routes() []route {
 		{"POST /v1/environments/{name}/attach", member.Role.MayConfigure, answer(a.attach), 0},
 		{"GET /v1/calls/{id}/output", anyRole, answer(a.output), 0},
 		{"POST /v1/environments/{name}/release", member.Role.MayConfigure, answer(a.release), 0},
+		{"POST /v1/environments/{name}/checkpoint", member.Role.MayConfigure, answer(a.checkpointVolume), 0},
+		{"POST /v1/environments/{name}/restore", member.Role.MayConfigure, answer(a.restoreVolume), 0},
+		{"POST /v1/environments/{name}/clone", member.Role.MayConfigure, answer(a.cloneVolume), 0},
 
 		{"GET /v1/keys", owner, answer(a.masterKeys), 0},
 		{"POST /v1/keys/rewrap", owner, answer(a.rewrapKeys), 0},

@@ -179,3 +179,42 @@ func (a *API) release(r *http.Request, who auth.Identity, body []byte) (ask.Rele
 	}
 	return a.Peers.Release(r.Context(), who, ask.Release{Environment: name, Volume: in.Volume, Revoke: in.Revoke, Reason: in.Reason})
 }
+
+type copyInput struct {
+	Volume     string `json:"volume,omitempty"`     // default: main
+	Checkpoint int    `json:"checkpoint,omitempty"` // to restore
+	To         string `json:"to,omitempty"`         // to clone to
+}
+
+// copies reads what is asked of a volume.
+func copies(r *http.Request, body []byte) (env id.Environment, in copyInput, err error) {
+	if env, err = named[id.Environment](r); err != nil {
+		return env, in, err
+	}
+	in, err = readOptional[copyInput](r, body)
+	return env, in, err
+}
+
+func (a *API) checkpointVolume(r *http.Request, who auth.Identity, body []byte) (volume.Defined, error) {
+	env, in, err := copies(r, body)
+	if err != nil {
+		return volume.Defined{}, err
+	}
+	return a.Peers.CheckpointVolume(r.Context(), who, ask.CheckpointVolume{Environment: env, Volume: in.Volume})
+}
+
+func (a *API) restoreVolume(r *http.Request, who auth.Identity, body []byte) (volume.Defined, error) {
+	env, in, err := copies(r, body)
+	if err != nil {
+		return volume.Defined{}, err
+	}
+	return a.Peers.RestoreVolume(r.Context(), who, ask.RestoreVolume{Environment: env, Volume: in.Volume, Checkpoint: in.Checkpoint})
+}
+
+func (a *API) cloneVolume(r *http.Request, who auth.Identity, body []byte) (volume.Defined, error) {
+	env, in, err := copies(r, body)
+	if err != nil {
+		return volume.Defined{}, err
+	}
+	return a.Peers.CloneVolume(r.Context(), who, ask.CloneVolume{Environment: env, Volume: in.Volume, To: in.To})
+}

@@ -59,3 +59,27 @@ func (p *Peers) Release(ctx context.Context, who auth.Identity, q ask.Release) (
 	defer cancel()
 	return rpc.Ask[ask.Released](ctx, p.conn, schemas.Environments, "volume_release", who.Caller(), q)
 }
+
+// copyWithin is more than a machine may take to copy a volume.
+const copyWithin = 55 * time.Second
+
+// CheckpointVolume asks environments.
+func (p *Peers) CheckpointVolume(ctx context.Context, who auth.Identity, q ask.CheckpointVolume) (volume.Defined, error) {
+	return copies(ctx, p, who, "volume_checkpoint", q)
+}
+
+// RestoreVolume asks environments.
+func (p *Peers) RestoreVolume(ctx context.Context, who auth.Identity, q ask.RestoreVolume) (volume.Defined, error) {
+	return copies(ctx, p, who, "volume_restore", q)
+}
+
+// CloneVolume asks environments.
+func (p *Peers) CloneVolume(ctx context.Context, who auth.Identity, q ask.CloneVolume) (volume.Defined, error) {
+	return copies(ctx, p, who, "volume_clone", q)
+}
+
+func copies[Q any](ctx context.Context, p *Peers, who auth.Identity, method string, q Q) (volume.Defined, error) {
+	ctx, cancel := context.WithTimeout(ctx, copyWithin)
+	defer cancel()
+	return rpc.Ask[volume.Defined](ctx, p.conn, schemas.Environments, method, who.Caller(), q)
+}

@@ -68,6 +68,28 @@ func (c *Client) Release(ctx context.Context, name, vol string, revoke bool, rea
 	}{vol, revoke, reason})
 }
 
+// VolumeCopy names what is checkpointed, restored or cloned.
+type VolumeCopy struct {
+	Volume     string `json:"volume,omitempty"` // default: main
+	Checkpoint int    `json:"checkpoint,omitempty"`
+	To         string `json:"to,omitempty"`
+}
+
+// CheckpointVolume keeps what a volume holds.
+func (c *Client) CheckpointVolume(ctx context.Context, name string, of VolumeCopy) (volume.Defined, error) {
+	return send[volume.Defined](ctx, c, http.MethodPost, environmentPath(name)+"/checkpoint", nil, of)
+}
+
+// RestoreVolume brings a checkpoint back.
+func (c *Client) RestoreVolume(ctx context.Context, name string, of VolumeCopy) (volume.Defined, error) {
+	return send[volume.Defined](ctx, c, http.MethodPost, environmentPath(name)+"/restore", nil, of)
+}
+
+// CloneVolume makes a volume that holds what another does.
+func (c *Client) CloneVolume(ctx context.Context, name string, of VolumeCopy) (volume.Defined, error) {
+	return send[volume.Defined](ctx, c, http.MethodPost, environmentPath(name)+"/clone", nil, of)
+}
+
 func environmentPath(name string) string { return "/v1/environments/" + segment(name) }
 
 // Output gives what a call on a machine printed, from a place on. It waits up to wait for some.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ func (a *app) envCommand() *cobra.Command {
 	cmd.Use, cmd.Aliases, cmd.Short, cmd.GroupID = "env", []string{"environments"}, "List, connect and attach environments: machines to execute on", groupConfig
 	cmd.Example = "  execwarden env\n  execwarden env create builder --driver host\n  execwarden env attach builder --agent triage\n  execwarden env revoke builder --reason 'it was stolen'"
 	cmd.AddCommand(a.envListCommand(), a.envCreateCommand(), a.envTokenCommand(), a.envVolumesCommand(), a.envAttachCommand(), a.envOutputCommand(), a.envReleaseCommand(false), a.envReleaseCommand(true),
+		a.envCheckpointCommand(), a.envRestoreCommand(), a.envCloneCommand(),
 		a.removing("an environment", "Removes an environment: what is attached is revoked, and its machine is let onto the bus no more.", "  execwarden env remove builder", (*client.Client).RemoveEnvironment))
 	return cmd
 }
@@ -69,7 +71,7 @@ func (a *app) envVolumesCommand() *cobra.Command {
 }
 
 func volumeGrid(list []ask.Environment) *render.Grid {
-	g := &render.Grid{Columns: []render.Column{{Name: "ENVIRONMENT"}, {Name: "VOLUME"}, {Name: "HOLDER"}, {Name: "SINCE"}, {Name: "EPOCH"}, {Name: "LAST END", Wide: true}}}
+	g := &render.Grid{Columns: []render.Column{{Name: "ENVIRONMENT"}, {Name: "VOLUME"}, {Name: "HOLDER"}, {Name: "SINCE"}, {Name: "EPOCH"}, {Name: "CHECKPOINTS"}, {Name: "LAST END", Wide: true}}}
 	for _, e := range list {
 		for _, v := range e.Volumes {
 			holder, since, end := "", "", ""
@@ -79,10 +81,18 @@ func volumeGrid(list []ask.Environment) *render.Grid {
 			if v.Ended != nil {
 				end = string(v.Ended.How) + " " + render.Stamp(v.Ended.At)
 			}
-			g.Row(render.Text(id.Name(e.Environment)), render.Text(v.Name), render.Text(or(holder, "free")), render.Text(since), render.Text(strconv.Itoa(v.Epoch)), render.Text(end))
+			g.Row(render.Text(id.Name(e.Environment)), render.Text(v.Name), render.Text(or(holder, "free")), render.Text(since), render.Text(strconv.Itoa(v.Epoch)), render.Text(checkpointsOf(v)), render.Text(end))
 		}
 	}
 	return g
+}
+
+func checkpointsOf(v volume.Defined) string {
+	var out []string
+	for _, c := range v.Checkpoints {
+		out = append(out, strconv.Itoa(c.Generation))
+	}
+	return strings.Join(out, " ")
 }
 
 func holderOf(h volume.Holder) string {
