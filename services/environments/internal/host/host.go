@@ -233,6 +233,9 @@ func (h *Host) ready(ctx context.Context, l connector.Lease) (*place, error) {
 	}
 	roots := []files.Root{{Path: p.volume, Write: true}}
 	rules := cage.Rules{Volume: p.volume, Own: true, Most: h.cfg.Policy.Processes, Network: h.cfg.Policy.Network != localpolicy.Off, Programs: h.cfg.Policy.Programs}
+	if strings.HasPrefix(string(l.Attachment), probing) {
+		rules.Programs = nil // the machine is tried with a shell, whether or not others may have one
+	}
 	for _, r := range h.cfg.Policy.Roots {
 		roots = append(roots, files.Root{Path: r.Path, Write: r.Write})
 		rules.Roots = append(rules.Roots, environment.Root{Path: r.Path, Write: r.Write})
