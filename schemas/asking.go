@@ -69,6 +69,7 @@ var askings = []Asking{
 	{Environments, "environment_define", []Service{Gateway}},
 	{Environments, "environment_list", []Service{Gateway}},
 	{Environments, "environment_remove", []Service{Gateway}},
+	{Environments, "environment_drain", []Service{Gateway}},
 	{Environments, "enrolment_create", []Service{Gateway}},
 	{Environments, "connector_enrol", []Service{Gateway}},
 	{Environments, "output_read", []Service{Gateway}},

@@ -88,7 +88,7 @@ var samples = []struct {
 		Approval: grant.When, ApproveWhen: "args.issue_number > 5", Quorum: 2, Approver: member.Admin, FourEyes: true, EscalateAfter: 1800, Limits: grant.Limits{Calls: 1000, PerRun: 5, PerMinute: 10, AtOnce: 4}, Tainted: true, ExpiresAt: at.AddDate(0, 0, 7)}},
 	{"grt_comment", "", grant.Revoked{Grant: "grt_comment", Agent: "agt_triage", Reason: "no longer needed"}},
 	{"trg_triage", "", trigger.Defined{Trigger: "trg_triage", Hook: "hook_github", Events: []string{"issues.opened"}, Repos: []string{"acme/shop"}, Agent: "agt_triage", Prompt: "Triage {{.Title}}", Removed: true}},
-	{"env_builder", "", environment.Registered{Environment: "env_builder", Driver: environment.Docker, Removed: true,
+	{"env_builder", "", environment.Registered{Environment: "env_builder", Driver: environment.Docker, Draining: true, Removed: true,
 		Enrolment: &environment.Enrolment{Digest: digestA, ExpiresAt: at.Add(15 * time.Minute)},
 		Connector: &environment.Enrolled{NKey: "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4", Token: digestA, At: at}}},
 	{"env_builder", "", connector.Welcomed{Environment: "env_builder", Instance: "i1", Store: "s1", Version: "1.0.0", Manifest: environment.Manifest{

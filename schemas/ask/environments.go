@@ -22,6 +22,12 @@ type RemoveEnvironment struct {
 	Reason      string         `json:"reason,omitempty"`
 }
 
+// DrainEnvironment lets nothing be attached to an environment any more, or again. What is attached goes on.
+type DrainEnvironment struct {
+	Environment id.Environment `json:"environment"`
+	Off         bool           `json:"off,omitempty"`
+}
+
 // ListEnvironments asks for the environments of the tenant, with what is known of their machines at this moment.
 type ListEnvironments struct{}
 
@@ -35,7 +41,8 @@ type Environment struct {
 	Environment id.Environment        `json:"environment"`
 	Driver      environment.Driver    `json:"driver"`
 	State       Presence              `json:"state"`
-	Fault       string                `json:"fault,omitempty"` // what its machine could not do
+	Draining    bool                  `json:"draining,omitempty"` // nothing is attached any more
+	Fault       string                `json:"fault,omitempty"`    // what its machine could not do
 	Seen        time.Time             `json:"seen,omitzero"`
 	Execs       int                   `json:"execs"` // that run
 	EnrolledAt  time.Time             `json:"enrolled_at,omitzero"`

@@ -25,6 +25,7 @@ type Registered struct {
 	Driver      Driver         `json:"driver"`
 	Enrolment   *Enrolment     `json:"enrolment,omitempty"` // a token that nobody has used yet
 	Connector   *Enrolled      `json:"connector,omitempty"` // whose machine it is; none: nobody's yet
+	Draining    bool           `json:"draining,omitempty"`  // nothing is attached any more; what is goes on
 	Removed     bool           `json:"removed,omitempty"`
 }
 

@@ -36,6 +36,7 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("environment_define", s.define),
 		rpc.On("environment_list", s.list),
 		rpc.On("environment_remove", s.remove),
+		rpc.On("environment_drain", s.drain),
 		rpc.On("enrolment_create", s.createEnrolment),
 		rpc.On("connector_enrol", s.enrol),
 		rpc.On("output_read", s.output),
@@ -129,7 +130,7 @@ func (s *Service) list(_ context.Context, who rpc.Caller, _ ask.ListEnvironments
 		}
 		at := registry.Place{Tenant: who.Tenant, Environment: e.Environment}
 		state, seen := s.stateOf(at, e)
-		one := ask.Environment{Environment: e.Environment, Driver: e.Driver, State: state, Seen: seen.at, Fault: seen.Fault, Execs: seen.Execs, Volumes: s.registry.VolumesOf(at)}
+		one := ask.Environment{Environment: e.Environment, Driver: e.Driver, State: state, Draining: e.Draining, Seen: seen.at, Fault: seen.Fault, Execs: seen.Execs, Volumes: s.registry.VolumesOf(at)}
 		if e.Connector != nil {
 			one.EnrolledAt = e.Connector.At
 		}
@@ -164,6 +165,21 @@ func (s *Service) remove(ctx context.Context, who rpc.Caller, q ask.RemoveEnviro
 		return ask.InForce{}, err
 	}
 	return barrier.Wait(ctx, s.deps.Conn, who, seq)
+}
+
+// drain lets nothing be attached any more, or again: who holds a volume keeps it, so that the machine can be given time to
+// become free.
+func (s *Service) drain(ctx context.Context, who rpc.Caller, q ask.DrainEnvironment) (ask.Sequence, error) {
+	if err := s.configures(who); err != nil {
+		return ask.Sequence{}, err
+	}
+	_, e, seq, err := s.there(who, q.Environment)
+	if err != nil || e.Draining == !q.Off {
+		return ask.Sequence{Seq: seq}, err
+	}
+	e.Draining = !q.Off
+	seq, err = s.sayEnvironment(ctx, who, e, seq)
+	return ask.Sequence{Seq: seq}, err
 }
 
 var hexDigest = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -250,6 +266,8 @@ func (s *Service) attach(ctx context.Context, who rpc.Caller, q ask.Attach) (vol
 	switch {
 	case v.Attached != nil && v.Attached.Holder == q.Holder:
 		return v, nil
+	case e.Draining:
+		return volume.Defined{}, problem.New(problem.Conflict, "environment %s is drained: nothing is attached to it any more; execwarden env drain %s --off", id.Name(q.Environment), id.Name(q.Environment))
 	case v.Attached != nil:
 		return volume.Defined{}, problem.New(problem.Conflict, "volume %s of environment %s is attached to %s; release it first", q.Volume, id.Name(q.Environment), holderName(v.Attached.Holder))
 	case seq == 0 && len(s.registry.VolumesOf(at)) >= maxVolumes:

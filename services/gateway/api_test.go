@@ -64,6 +64,7 @@ func TestWhatOthersOwnIsAskedOfThem(t *testing.T) {
 		{"PUT", "/v1/environments/box", `{"driver":"docker"}`, "environment_define"},
 		{"GET", "/v1/environments", ``, "environment_list"},
 		{"DELETE", "/v1/environments/box", ``, "environment_remove"},
+		{"POST", "/v1/environments/box/drain", `{"off":true}`, "environment_drain"},
 		{"POST", "/v1/environments/box/token", `{"replace":true}`, "enrolment_create"},
 		{"POST", "/v1/environments/box/attach", `{"agent":"triage"}`, "volume_attach"},
 		{"GET", "/v1/calls/call_1/output?after=7", ``, "output_read"},

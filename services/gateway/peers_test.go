@@ -108,6 +108,7 @@ func newPeers(t *testing.T, b *buskit.Bus) *peersFake {
 			handle(f, s, "environment_define", ask.DefineEnvironment{}, func(ask.DefineEnvironment) (ask.Sequence, error) { return sequence, nil }),
 			handle(f, s, "environment_list", ask.ListEnvironments{}, func(ask.ListEnvironments) (ask.Environments, error) { return ask.Environments{}, nil }),
 			handle(f, s, "environment_remove", ask.RemoveEnvironment{}, func(ask.RemoveEnvironment) (ask.InForce, error) { return ask.InForce{}, nil }),
+			handle(f, s, "environment_drain", ask.DrainEnvironment{}, func(ask.DrainEnvironment) (ask.Sequence, error) { return sequence, nil }),
 			handle(f, s, "enrolment_create", ask.CreateEnrolment{}, func(ask.CreateEnrolment) (ask.Sequence, error) { return sequence, nil }),
 			handle(f, s, "output_read", ask.ReadOutput{}, func(ask.ReadOutput) (ask.Output, error) { return ask.Output{Next: 8, Pieces: []ask.OutputPiece{}}, nil }),
 			handle(f, s, "volume_attach", ask.Attach{}, func(ask.Attach) (volume.Defined, error) { return volume.Defined{}, nil }),

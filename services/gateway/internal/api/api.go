@@ -88,6 +88,7 @@ func (a *API) routes() []route {
 		{"GET /v1/environments", anyRole, answer(a.environments), 0},
 		{"PUT /v1/environments/{name}", member.Role.MayConfigure, answer(a.defineEnvironment), 0},
 		{"DELETE /v1/environments/{name}", member.Role.MayConfigure, answer(a.removeEnvironment), 0},
+		{"POST /v1/environments/{name}/drain", member.Role.MayConfigure, answer(a.drainEnvironment), 0},
 		{"POST /v1/environments/{name}/token", member.Role.MayConfigure, answer(a.createEnrolment), 0},
 		{"POST /v1/environments/{name}/attach", member.Role.MayConfigure, answer(a.attach), 0},
 		{"GET /v1/calls/{id}/output", anyRole, answer(a.output), 0},

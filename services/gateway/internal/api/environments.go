@@ -44,6 +44,22 @@ func (a *API) defineEnvironment(r *http.Request, who auth.Identity, body []byte)
 	return a.Peers.DefineEnvironment(r.Context(), who, ask.DefineEnvironment{Environment: name, Driver: in.Driver})
 }
 
+type drainInput struct {
+	Off bool `json:"off,omitempty"`
+}
+
+func (a *API) drainEnvironment(r *http.Request, who auth.Identity, body []byte) (ask.Sequence, error) {
+	name, err := named[id.Environment](r)
+	if err != nil {
+		return ask.Sequence{}, err
+	}
+	in, err := readOptional[drainInput](r, body)
+	if err != nil {
+		return ask.Sequence{}, err
+	}
+	return a.Peers.DrainEnvironment(r.Context(), who, ask.DrainEnvironment{Environment: name, Off: in.Off})
+}
+
 func (a *API) removeEnvironment(r *http.Request, who auth.Identity, _ []byte) (ask.InForce, error) {
 	name, err := named[id.Environment](r)
 	if err != nil {

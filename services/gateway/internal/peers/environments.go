@@ -30,6 +30,11 @@ func (p *Peers) RemoveEnvironment(ctx context.Context, who auth.Identity, q ask.
 	return rpc.Ask[ask.InForce](ctx, p.conn, schemas.Environments, "environment_remove", who.Caller(), q)
 }
 
+// DrainEnvironment asks environments.
+func (p *Peers) DrainEnvironment(ctx context.Context, who auth.Identity, q ask.DrainEnvironment) (ask.Sequence, error) {
+	return p.define(ctx, who, schemas.Environments, "environment_drain", q)
+}
+
 // CreateEnrolment asks environments.
 func (p *Peers) CreateEnrolment(ctx context.Context, who auth.Identity, q ask.CreateEnrolment) (ask.Sequence, error) {
 	return p.define(ctx, who, schemas.Environments, "enrolment_create", q)

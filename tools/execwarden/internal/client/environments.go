@@ -32,6 +32,14 @@ func (c *Client) RemoveEnvironment(ctx context.Context, name string) (ask.InForc
 	return send[ask.InForce](ctx, c, http.MethodDelete, environmentPath(name), nil, nil)
 }
 
+// DrainEnvironment lets nothing be attached any more; off lets it again.
+func (c *Client) DrainEnvironment(ctx context.Context, name string, off bool) error {
+	_, err := send[ask.Sequence](ctx, c, http.MethodPost, environmentPath(name)+"/drain", nil, struct {
+		Off bool `json:"off,omitempty"`
+	}{off})
+	return err
+}
+
 // Enrolment lets one machine enrol, once.
 type Enrolment struct {
 	Token     string    `json:"token"`

@@ -22,7 +22,7 @@ func (a *app) envCommand() *cobra.Command {
 	cmd.Use, cmd.Aliases, cmd.Short, cmd.GroupID = "env", []string{"environments"}, "List, connect and attach environments: machines to execute on", groupConfig
 	cmd.Example = "  execwarden env\n  execwarden env create builder --driver host\n  execwarden env attach builder --agent triage\n  execwarden env revoke builder --reason 'it was stolen'"
 	cmd.AddCommand(a.envListCommand(), a.envCreateCommand(), a.envTokenCommand(), a.envVolumesCommand(), a.envAttachCommand(), a.envOutputCommand(), a.envReleaseCommand(false), a.envReleaseCommand(true),
-		a.envCheckpointCommand(), a.envRestoreCommand(), a.envCloneCommand(),
+		a.envDrainCommand(), a.envCheckpointCommand(), a.envRestoreCommand(), a.envCloneCommand(),
 		a.removing("an environment", "Removes an environment: what is attached is revoked, and its machine is let onto the bus no more.", "  execwarden env remove builder", (*client.Client).RemoveEnvironment))
 	return cmd
 }
@@ -53,7 +53,11 @@ func environmentGrid(list []ask.Environment) *render.Grid {
 		if e.Manifest != nil {
 			platform = e.Manifest.Platform
 		}
-		g.Row(render.Text(id.Name(e.Environment)), render.Text(string(e.Driver)), render.Cell{Text: string(e.State), Tone: presenceTones[e.State]}, render.Text(strconv.Itoa(e.Execs)),
+		state := string(e.State)
+		if e.Draining {
+			state += ", draining"
+		}
+		g.Row(render.Text(id.Name(e.Environment)), render.Text(string(e.Driver)), render.Cell{Text: state, Tone: presenceTones[e.State]}, render.Text(strconv.Itoa(e.Execs)),
 			render.Text(render.Stamp(e.Seen)), render.Text(strconv.Itoa(attached)), render.Text(platform), render.Text(e.Version), render.Text(e.Fault))
 	}
 	return g
@@ -199,6 +203,32 @@ volume has one writer: it has to be released before another may have it.`, map[i
 	f.StringVar(&to.Agent, "agent", "", "the agent, by name: every run and conversation of it")
 	cmd.MarkFlagsOneRequired("run", "session", "agent")
 	cmd.MarkFlagsMutuallyExclusive("run", "session", "agent")
+	return cmd
+}
+
+func (a *app) envDrainCommand() *cobra.Command {
+	off := false
+	cmd := &cobra.Command{
+		Use:   "drain NAME",
+		Short: "Let nothing be attached to an environment any more: what is attached goes on",
+		Args:  cobra.ExactArgs(1),
+		Long: exits("Drains an environment, before its machine is taken away: who holds a volume keeps it until it is released, and nobody gets another.",
+			map[int]string{4: "there is no such environment"}),
+		Example: "  execwarden env drain builder\n  execwarden env volumes                # who is there still\n  execwarden env drain builder --off",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, c, done, err := a.asking(cmd.Context(), "draining", answersWithin)
+			if err != nil {
+				return err
+			}
+			defer done()
+			if err := c.DrainEnvironment(ctx, args[0], off); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.err, map[bool]string{false: "nothing is attached to " + args[0] + " any more; what is goes on", true: "volumes of " + args[0] + " can be attached"}[off])
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&off, "off", false, "let volumes be attached again")
 	return cmd
 }
 
