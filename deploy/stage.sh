@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the files of each named service's image (default: all) into .bin/image/SERVICE: the static program as
-# /service, /probe for health checks, the host's root certificates, and the helper programs that a service starts.
+# /service, /probe for health checks, the host's root certificates, and the helper programs that a service starts. Named
+# alone, `connector` is what runs on a customer's machine, for deploy/connector.Dockerfile.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -31,6 +32,14 @@ for service; do
 	rm -rf "$root"
 	mkdir -p "$root/etc/ssl/certs"
 	case $service in
+	connector)
+		build "$root/execwarden" ./tools/execwarden
+		build "$root/shim" ./services/environments/cmd/shim
+		# Whom the policy's template names.
+		echo 'nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin' >"$root/etc/passwd"
+		cp "$certs" "$root/etc/ssl/certs/ca-certificates.crt"
+		continue
+		;;
 	provisioner) build "$root/service" ./tools/execwarden ;;
 	*) build "$root/service" "./services/$service/cmd/$service" ;;
 	esac

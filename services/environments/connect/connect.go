@@ -19,6 +19,9 @@ import (
 // maxOrders is how many orders a machine carries out at once.
 const maxOrders = 64
 
+// engineEvery is how often a Docker engine that does not answer is tried.
+const engineEvery = 2 * time.Second
+
 // Config says where a connector keeps its things.
 type Config struct {
 	Home    string             // default: DefaultHome
@@ -96,6 +99,15 @@ func Enrol(ctx context.Context, home, server, token string) (Identity, error) {
 // no more.
 func Run(ctx context.Context, cfg Config) error {
 	h, err := open(ctx, &cfg)
+	for cfg.Driver == environment.Docker && problem.CodeOf(err) == problem.Unavailable { // the engine may come after us
+		cfg.Log.Warn("the machine is not ready; it is tried again", "err", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(engineEvery):
+		}
+		h, err = open(ctx, &cfg)
+	}
 	if h != nil {
 		defer h.Close()
 	}
