@@ -38,6 +38,15 @@ func (m *machine) Cancel(context.Context, connector.Cancel) connector.Answer {
 func (m *machine) End(context.Context, connector.End) (connector.Ended, error) {
 	return connector.Ended{}, nil
 }
+func (m *machine) Checkpoint(context.Context, connector.Checkpoint) (connector.Checkpointed, error) {
+	return connector.Checkpointed{}, nil
+}
+func (m *machine) Restore(context.Context, connector.Restore) (connector.Copied, error) {
+	return connector.Copied{}, nil
+}
+func (m *machine) Clone(context.Context, connector.Clone) (connector.Copied, error) {
+	return connector.Copied{}, nil
+}
 func (m *machine) PassOn(context.Context, func(context.Context, host.Printed) error) error {
 	return nil
 }
