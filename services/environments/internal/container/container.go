@@ -60,10 +60,11 @@ func (e *Engine) Start(ctx context.Context, s Spec) (found bool, err error) {
 	_, err = e.api.ContainerCreate(ctx, client.ContainerCreateOptions{Name: name, Config: e.config(s), HostConfig: e.hostConfig(s)})
 	if err == nil {
 		// A crash here leaves one that was never started.
-		_, err = e.api.ContainerStart(ctx, name, client.ContainerStartOptions{})
+		if _, err = e.api.ContainerStart(ctx, name, client.ContainerStartOptions{}); err != nil {
+			_, _ = e.End(ctx, s.Attachment) // else the next start, or sweep, does
+		}
 	}
 	if err != nil {
-		_, _ = e.End(ctx, s.Attachment) // else the next start, or sweep, does
 		return false, problem.Wrap(err, problem.Unavailable, "the attachment's container cannot be started: %.400s", plain(err))
 	}
 	return false, nil

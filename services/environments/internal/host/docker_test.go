@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -251,6 +252,45 @@ func TestDockerContainerKilled(t *testing.T) {
 	}
 	if e := d.sh("cat counter"); e.Stdout != "x\n" {
 		t.Errorf("it ran %q times", e.Stdout)
+	}
+}
+
+// Orders that find no shim have one begun between them, and none for an attachment that ends at the same moment.
+func TestDockerBegunOnce(t *testing.T) {
+	d := newDock(t, "")
+	name := "execwarden-" + string(d.lease.Attachment)
+	kill := func() {
+		t.Helper()
+		if _, err := d.api.ContainerKill(t.Context(), name, client.ContainerKillOptions{Signal: "KILL"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kill()
+	var orders sync.WaitGroup
+	for range 4 {
+		o := d.order("exec", machine.ExecArgs{Command: "echo x >>counter"})
+		orders.Go(func() {
+			if a := d.Do(t.Context(), o); a.State != connector.Done || a.ToolError {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+	orders.Wait()
+	if e := d.sh("cat counter"); e.Stdout != strings.Repeat("x\n", 4) {
+		t.Errorf("%+v", e)
+	}
+	kill()
+	for range 4 {
+		o := d.order("exec", machine.ExecArgs{Command: "sleep 1000"})
+		o.Patience = 0
+		orders.Go(func() { d.Do(t.Context(), o) })
+	}
+	if ended, err := d.End(t.Context(), connector.End{Attachment: d.lease.Attachment, Revoked: true}); err != nil || ended.Survivors != 0 {
+		t.Errorf("%+v, %v", ended, err)
+	}
+	orders.Wait()
+	if left := dockerkit.Containers(t, d.api, d.cfg.Home); slices.Contains(left, name) {
+		t.Errorf("a container of what has ended: %v", left)
 	}
 }
 

@@ -42,6 +42,7 @@ type Host struct {
 	probe     *probe
 
 	beginning sync.Mutex // what is called off is not begun at the same moment
+	readying  sync.Mutex // a shim is begun once, and not for what ends at the same moment
 
 	mu     sync.Mutex
 	places map[id.Attachment]*place
@@ -168,10 +169,9 @@ func (h *Host) Open(ctx context.Context, l connector.Lease) error {
 	if _, err := id.Parse[id.Attachment](string(l.Attachment)); err != nil {
 		return problem.Wrap(err, problem.Invalid, "attachment: %v", err)
 	}
-	h.mu.Lock()
-	_, there := h.places[l.Attachment]
-	h.mu.Unlock()
-	if there {
+	h.readying.Lock()
+	defer h.readying.Unlock()
+	if _, there := h.place(l.Attachment); there {
 		return nil
 	}
 	done, err := h.pass(l.Volume)
@@ -301,13 +301,16 @@ func (h *Host) all() (out []*place) {
 
 // at finds an attachment. One whose shim has gone is made ready again: its records are on the disk.
 func (h *Host) at(ctx context.Context, a id.Attachment) (*place, error) {
-	h.mu.Lock()
-	p, ok := h.places[a]
-	h.mu.Unlock()
-	if !ok {
-		return nil, problem.New(problem.Unavailable, "the attachment's volume is not ready")
+	if p, ok := h.place(a); ok && p.shim.There(ctx) {
+		return p, nil
 	}
-	if p.shim.There(ctx) {
+	h.readying.Lock()
+	defer h.readying.Unlock()
+	p, ok := h.place(a)
+	switch {
+	case !ok:
+		return nil, problem.New(problem.Unavailable, "the attachment's volume is not ready")
+	case p.shim.There(ctx):
 		return p, nil
 	}
 	again, err := h.ready(ctx, p.lease)
@@ -321,12 +324,21 @@ func (h *Host) at(ctx context.Context, a id.Attachment) (*place, error) {
 	return again, nil
 }
 
+func (h *Host) place(a id.Attachment) (*place, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, ok := h.places[a]
+	return p, ok
+}
+
 // End implements link.Machine.
 func (h *Host) End(ctx context.Context, e connector.End) (connector.Ended, error) {
+	h.readying.Lock()
 	h.mu.Lock()
 	p, ok := h.places[e.Attachment]
 	delete(h.places, e.Attachment)
 	h.mu.Unlock()
+	h.readying.Unlock()
 	if !ok {
 		dir := filepath.Join(h.cfg.Home, "attachments", string(e.Attachment))
 		if _, err := id.Parse[id.Attachment](string(e.Attachment)); err != nil {

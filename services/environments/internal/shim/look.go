@@ -303,7 +303,10 @@ func (s *Shim) Signal(id string, sig unix.Signal) (Exec, error) {
 		return Exec{}, err
 	}
 	if s.now(c).Running() {
-		c.group.Signal(sig)
+		s.mu.Lock()
+		group := c.group
+		s.mu.Unlock()
+		group.Signal(sig)
 	}
 	return s.now(c), nil
 }
@@ -320,13 +323,35 @@ func (s *Shim) Stop(ctx context.Context, id, reason string, grace time.Duration)
 		return Exec{}, err
 	}
 	if s.now(c).Running() {
-		c.group.End(ctx, grace)
-		select {
-		case <-c.done:
-		case <-ctx.Done():
-		}
+		s.endOf(ctx, c, grace)
 	}
 	return s.now(c), nil
+}
+
+// endAgain is how soon what was asked to end is looked for again.
+const endAgain = 20 * time.Millisecond
+
+// endOf ends what a command began, and waits for its record. It looks again and again: a command that the launcher was just
+// told of has no process yet.
+func (s *Shim) endOf(ctx context.Context, c *command, grace time.Duration) (killed, left int) {
+	for {
+		s.mu.Lock()
+		group := c.group
+		s.mu.Unlock()
+		ended := 0
+		ended, left = group.End(ctx, grace)
+		killed += ended
+		if left > 0 {
+			return killed, left // nothing ends what the kernel does not
+		}
+		select {
+		case <-c.done:
+			return killed, left
+		case <-ctx.Done():
+			return killed, left
+		case <-time.After(endAgain):
+		}
+	}
 }
 
 // List gives the commands of this life, the newest first.
@@ -364,8 +389,7 @@ func (s *Shim) End(ctx context.Context, grace time.Duration, reason string) Ende
 	var ends sync.WaitGroup
 	for _, c := range running {
 		ends.Go(func() {
-			killed, left := c.group.End(ctx, grace)
-			<-c.done
+			killed, left := s.endOf(ctx, c, grace)
 			mu.Lock()
 			defer mu.Unlock()
 			total.Killed, total.Survivors = total.Killed+killed, total.Survivors+left
