@@ -138,6 +138,9 @@ func (h *host) CallTool(ctx context.Context, c sandbox.Call) (json.RawMessage, e
 // pollOutcome is how often an outcome is looked for when no hint comes: a held call, for one, sends none.
 const pollOutcome = 200 * time.Millisecond
 
+// Refused implements sandbox.Host.
+func (h *host) Refused(seq int) error { return h.order.refused(seq) }
+
 // Answered implements sandbox.Host.
 func (h *host) Answered(seq int) { h.order.gave(seq) }
 

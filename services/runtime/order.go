@@ -162,8 +162,24 @@ func (r *order) askElse(seq int, what string) error {
 	return nil
 }
 
-// reached is what the script called and whether it fetched, in an earlier life. It is to be there for this one too: a
-// request that the worker itself refused would have no number, and every later one another than it had.
+// refused notes that the worker itself refused a request. Problems: a divergence when it is on record that there was one,
+// which the worker lets through again: the script tried something else at that place, and what comes next would not find
+// its own.
+func (r *order) refused(seq int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	what := r.was[seq]
+	if state := r.calls[r.nested(seq)]; state != nil && state.Requested != nil {
+		what = "a call of " + state.Requested.Tool
+	}
+	if what == "" {
+		return nil
+	}
+	return diverged("request %d was %s before, and is one that the script may not make now", seq, what)
+}
+
+// reached is what the script called and whether it fetched, in an earlier life. It is to be there for this one too, so
+// that the worker lets it through and what is recorded of it is found.
 func (r *order) reached() (tools []string, fetch bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

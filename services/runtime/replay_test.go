@@ -223,6 +223,54 @@ func TestReplayDivergenceFromWhatIsNoCall(t *testing.T) {
 	}
 }
 
+// A request that is refused in the worker has its number all the same. The crash came before the first request was
+// recorded and after the second was; what allowed the first is gone: the second is found in the record, and not made again.
+func TestReplayOfWhatIsRefusedNow(t *testing.T) {
+	for name, first := range map[string]struct{ js, code string }{
+		"a tool that is not granted": {`tools.tickets.find({i: 1})`, "tool_unknown"},
+		"a fetch without a rule":     {`fetch("http://127.0.0.1:1/")`, "fetch_disabled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t, false)
+			h.grants()
+			h.less.Store(true)
+			h.admitAfter(run1, "call_js", source(`return await Promise.all([`+first.js+`.catch((e) => e.code), tools.tickets.close({i: 2})])`), func() { h.recordClose(2) })
+			r := h.nested(1)
+			h.admitNested(r)
+			h.finish(r, "9")
+			if _, result := h.outcome("call_js"); !strings.Contains(result, `"value":["`+first.code+`",9]`) {
+				t.Error(result)
+			}
+			if n := len(h.Events(schemas.Activity, "call.requested")); n != 2 {
+				t.Errorf("%d calls were requested, want the script and its one", n)
+			}
+		})
+	}
+}
+
+// recordClose says for an earlier life of the script that it asked for a call of tickets.close.
+func (h *house) recordClose(seq int) {
+	h.t.Helper()
+	args := json.RawMessage(`{"i":2}`)
+	h.Say(schemas.Runtime, eventlog.Draft{Key: string(run1), Run: run1, Event: call.Requested{Call: id.Derive[id.Call]("call_js", fmt.Sprint(seq)), Run: run1, Agent: "agt_a", Parent: "call_js",
+		Tool: "tickets.close", ArgsDigest: permit.Digest(args), Body: call.Args{Args: args}}})
+}
+
+// Nor is it made again by a script that tries once more what is refused now, and so comes to it under another number.
+func TestReplayOfWhatIsRefusedTwice(t *testing.T) {
+	h := start(t, false)
+	h.less.Store(true)
+	h.admitAfter(run1, "call_js", source(`const find = async () => { for (let n = 0; n < 2; n++) try { return await tools.tickets.find({i: 1}) } catch {} };
+		const found = find(); for (let n = 0; n < 20; n++) await null; return [await tools.tickets.close({i: 2}), await found]`), func() { h.recordClose(2) })
+	f, result := h.outcome("call_js")
+	if !f.ToolError || !strings.Contains(result, `"code":"replay_divergence"`) || !strings.Contains(result, "request 2 was a call of tickets.close before") {
+		t.Error(result)
+	}
+	if n := len(h.Events(schemas.Activity, "call.requested")); n != 2 {
+		t.Errorf("%d calls were requested, want the script and its one", n)
+	}
+}
+
 // page answers with how often it was asked, and counts what changes something.
 type countingPage struct {
 	*httptest.Server

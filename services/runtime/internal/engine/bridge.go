@@ -41,21 +41,18 @@ func (m *machine) hostCall(c goja.FunctionCall) goja.Value {
 	name, args := c.Argument(0).String(), c.Argument(1).String()
 	w := waiterOf(c.Argument(2), c.Argument(3))
 	limits := m.run.Limits
+	seq, ok := m.number(&m.calls, limits.Calls)
 	switch {
 	case !slices.Contains(m.run.Tools, name):
 		return m.refuse(w, codeToolUnknown, unknownTool(name, m.run.Tools))
-	case m.calls >= limits.Calls:
+	case !ok:
 		return m.refuse(w, codeTooMany, fmt.Sprintf("a script may make %d tool calls", limits.Calls))
 	case len(args) > limits.Args:
 		return m.refuse(w, codeArgs, fmt.Sprintf("the arguments are %d bytes; the limit is %d", len(args), limits.Args))
 	case !json.Valid([]byte(args)):
 		return m.refuse(w, codeArgs, "the arguments are nested too deeply")
 	}
-	m.calls++
-	m.seq++
-	m.open[m.seq] = w
-	m.say(wire.KindCall, wire.Call{Seq: m.seq, Tool: name, Args: json.RawMessage(args)})
-	return goja.Undefined()
+	return m.ask(w, seq, wire.KindCall, wire.Call{Seq: seq, Tool: name, Args: json.RawMessage(args)})
 }
 
 // hostFetch(method, url, headers, body, resolve, reject)
@@ -63,24 +60,21 @@ func (m *machine) hostFetch(c goja.FunctionCall) goja.Value {
 	w := waiterOf(c.Argument(4), c.Argument(5))
 	body := bytesOf(c.Argument(3))
 	limits := m.run.Limits
+	seq, ok := m.number(&m.fetches, limits.Fetches)
 	switch {
 	case !m.run.Fetch:
 		return m.refuse(w, codeNoFetch, "fetch is not enabled for this run; call a granted tool instead")
-	case m.fetches >= limits.Fetches:
+	case !ok:
 		return m.refuse(w, codeTooMany, fmt.Sprintf("a script may make %d fetches", limits.Fetches))
 	case len(body) > limits.Request:
 		return m.refuse(w, codeArgs, fmt.Sprintf("the body is %d bytes; the limit is %d", len(body), limits.Request))
 	}
-	request := wire.Fetch{Seq: m.seq + 1, Method: c.Argument(0).String(), URL: c.Argument(1).String(), Body: body}
+	request := wire.Fetch{Seq: seq, Method: c.Argument(0).String(), URL: c.Argument(1).String(), Body: body}
 	headers := c.Argument(2).String()
 	if err := json.Unmarshal([]byte(headers), &request.Header); err != nil || len(headers)+len(request.URL) > maxHead {
 		return m.refuse(w, codeArgs, "the URL and headers are too large")
 	}
-	m.fetches++
-	m.seq++
-	m.open[m.seq] = w
-	m.say(wire.KindFetch, request)
-	return goja.Undefined()
+	return m.ask(w, seq, wire.KindFetch, request)
 }
 
 const maxHead = 64 << 10
@@ -89,6 +83,26 @@ func waiterOf(resolve, reject goja.Value) waiter {
 	yes, _ := goja.AssertFunction(resolve)
 	no, _ := goja.AssertFunction(reject)
 	return waiter{resolve: yes, reject: no}
+}
+
+// number gives a request its place among those of the script, before anything is known of it: one that is refused here
+// takes its number too, and counts. What is refused may be another in the script's next life, as when a grant is gone,
+// and what comes after it has to find its own place in the record. One beyond its limit takes none, and is beyond it in
+// every life.
+func (m *machine) number(issued *int, limit int) (seq int, ok bool) {
+	if *issued >= limit {
+		return 0, false
+	}
+	*issued++
+	m.seq++
+	return m.seq, true
+}
+
+// ask sends a request and keeps its ways back.
+func (m *machine) ask(w waiter, seq int, kind wire.Kind, request any) goja.Value {
+	m.open[seq] = w
+	m.say(kind, request)
+	return goja.Undefined()
 }
 
 // refuse rejects a request that is never sent.

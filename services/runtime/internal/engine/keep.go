@@ -15,34 +15,28 @@ const codeArtifact = "artifact_too_large"
 // maxSearch is the longest query or name of a search, in bytes.
 const maxSearch = 1 << 10
 
-// ask sends a request and keeps its ways back.
-func (m *machine) ask(w waiter, kind wire.Kind, message func(seq int) any) goja.Value {
-	m.seq++
-	m.open[m.seq] = w
-	m.say(kind, message(m.seq))
-	return goja.Undefined()
-}
-
 // hostSearch(query, limit, tool, resolve, reject)
 func (m *machine) hostSearch(c goja.FunctionCall) goja.Value {
 	q := wire.Search{Query: strings.ToValidUTF8(c.Argument(0).String(), "\uFFFD"), Limit: int(c.Argument(1).ToInteger()), Tool: strings.ToValidUTF8(c.Argument(2).String(), "\uFFFD")}
 	w := waiterOf(c.Argument(3), c.Argument(4))
+	seq, ok := m.number(&m.searches, m.run.Limits.Searches)
 	switch {
-	case m.searches >= m.run.Limits.Searches:
+	case !ok:
 		return m.refuse(w, codeTooMany, fmt.Sprintf("a script may search and describe tools %d times", m.run.Limits.Searches))
 	case len(q.Query) > maxSearch || len(q.Tool) > maxSearch:
 		return m.refuse(w, codeArgs, fmt.Sprintf("a query has at most %d bytes", maxSearch))
 	}
-	m.searches++
-	return m.ask(w, wire.KindSearch, func(seq int) any { q.Seq = seq; return q })
+	q.Seq = seq
+	return m.ask(w, seq, wire.KindSearch, q)
 }
 
 // hostArtifact(op, name, type, body, resolve, reject)
 func (m *machine) hostArtifact(c goja.FunctionCall) goja.Value {
 	a := wire.Artifact{Op: c.Argument(0).String(), Name: strings.ToValidUTF8(c.Argument(1).String(), "\uFFFD"), Type: c.Argument(2).String(), Body: bytesOf(c.Argument(3))}
 	w := waiterOf(c.Argument(4), c.Argument(5))
+	seq, ok := m.number(&m.keeps, m.run.Limits.Keeps)
 	switch {
-	case m.keeps >= m.run.Limits.Keeps:
+	case !ok:
 		return m.refuse(w, codeTooMany, fmt.Sprintf("a script may use artifacts %d times", m.run.Limits.Keeps))
 	case len(a.Body) > m.run.Limits.Artifact:
 		return m.refuse(w, codeArtifact, fmt.Sprintf("the artifact is %d bytes; the limit is %d", len(a.Body), m.run.Limits.Artifact))
@@ -52,8 +46,7 @@ func (m *machine) hostArtifact(c goja.FunctionCall) goja.Value {
 	if len(a.Name) > maxName {
 		a.Name = a.Name[:maxName] + "…" // which is no name, and is refused as such
 	}
-	m.keeps++
 	m.keeping++
-	w.keeps = true
-	return m.ask(w, wire.KindArtifact, func(seq int) any { a.Seq = seq; return a })
+	w.keeps, a.Seq = true, seq
+	return m.ask(w, seq, wire.KindArtifact, a)
 }

@@ -31,7 +31,7 @@ type machine struct {
 	// The loop's own. Only the goroutine that runs the script touches them.
 	rng      *rand.ChaCha8
 	seq      int            // the last request's number
-	calls    int            // tool calls issued
+	calls    int            // tool calls issued, those that were refused here too; so the next three
 	fetches  int            // fetches issued
 	searches int            // searches issued
 	keeps    int            // operations on artifacts issued

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"math"
 	"os"
 	"os/signal"
 	"strings"
@@ -97,10 +98,28 @@ func misbehave(socket *os.File, conn *wire.Conn, mode string) {
 	case "duplicate seq":
 		call(1, "a.b")
 		call(1, "a.b")
-	case "seq from the middle":
-		call(7, "a.b")
+	case "falling seq":
+		call(2, "a.b")
+		call(1, "a.b")
+	case "no seq":
+		call(0, "a.b")
 	case "negative seq":
 		call(-1, "a.b")
+	case "seq beyond all requests":
+		call(lastSeq+1, "a.b")
+	case "seq far beyond":
+		call(math.MaxInt, "a.b")
+	case "last seq again":
+		call(lastSeq, "a.b")
+		call(lastSeq, "a.b")
+	case "rising seq":
+		for _, seq := range []int{3, 4, lastSeq} {
+			call(seq, "a.b")
+		}
+		for range 3 {
+			_, _, _ = conn.Receive(func(wire.Kind) int { return 1 << 20 })
+		}
+		done()
 	case "ungranted tool":
 		call(1, "root.shell")
 	case "too many calls":
@@ -163,6 +182,9 @@ func misbehave(socket *os.File, conn *wire.Conn, mode string) {
 	}
 }
 
+// lastSeq is the highest number that a request of a script with the usual limits may have.
+var lastSeq = wire.Limits{}.WithDefaults().Requests()
+
 // linger is what a worker does once its script is over.
 func linger(socket *os.File, conn *wire.Conn, mode string) {
 	after, ready := strings.CutPrefix(mode, "ready, ")
@@ -218,8 +240,8 @@ func TestHostileWorkers(t *testing.T) {
 		{"garbage", CodeFault}, {"oversize frame", CodeFault}, {"endless message", CodeFault}, {"empty parts", CodeFault},
 		{"mixed parts", CodeFault}, {"bad flags", CodeFault}, {"unknown kind", CodeFault}, {"second hello", CodeFault},
 		{"a reply", CodeFault}, {"not JSON", CodeFault}, {"two values", CodeFault}, {"unknown field", CodeFault},
-		{"no value", CodeFault}, {"duplicate seq", CodeFault}, {"seq from the middle", CodeFault},
-		{"negative seq", CodeFault}, {"ungranted tool", CodeFault}, {"too many calls", CodeFault},
+		{"no value", CodeFault}, {"duplicate seq", CodeFault}, {"falling seq", CodeFault}, {"no seq", CodeFault},
+		{"negative seq", CodeFault}, {"seq beyond all requests", CodeFault}, {"seq far beyond", CodeFault}, {"last seq again", CodeFault}, {"ungranted tool", CodeFault}, {"too many calls", CodeFault},
 		{"odd code", CodeFault}, {"endless error", CodeFault}, {"log level", CodeFault}, {"log flood", CodeFault}, {"closed socket", CodeFault}, {"half a frame", CodeTimeout},
 		{"silence", CodeTimeout}, {"exit", CodeFault}, {"killed", CodeFault}, {"stderr flood", CodeFault}, {"deaf", CodeTimeout},
 	} {

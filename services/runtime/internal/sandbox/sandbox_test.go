@@ -42,6 +42,7 @@ type fakeHost struct {
 	kept  Kept
 	keep  func(context.Context, Artifact) (Kept, error)
 	said  func(seq int)
+	no    func(seq int) error
 
 	mu      sync.Mutex
 	calls   []Call
@@ -49,6 +50,7 @@ type fakeHost struct {
 	lines   []string
 
 	answered []int
+	refused  []int
 }
 
 func (h *fakeHost) CallTool(ctx context.Context, c Call) (json.RawMessage, error) {
@@ -69,6 +71,16 @@ func (h *fakeHost) Fetch(ctx context.Context, r Request) (Response, error) {
 		return Response{}, problem.New(problem.Denied, "no fetch in this test")
 	}
 	return h.fetch(ctx, r)
+}
+
+func (h *fakeHost) Refused(seq int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refused = append(h.refused, seq)
+	if h.no != nil {
+		return h.no(seq)
+	}
+	return nil
 }
 
 func (h *fakeHost) Answered(seq int) {

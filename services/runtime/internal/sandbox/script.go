@@ -43,6 +43,9 @@ type Host interface {
 	// SearchTools gives JSON: a list of tools, or what there is to know of one.
 	SearchTools(ctx context.Context, query Search) (json.RawMessage, error)
 	Artifact(ctx context.Context, operation Artifact) (Kept, error)
+	// Refused hears of a request that the worker refused by itself, before the next request is asked. An Abort ends the
+	// run; it gives no other error, does not wait, and is called by one goroutine.
+	Refused(seq int) error
 	// Answered hears that the answer to a call or a fetch was written to the worker. The script gets answers in the
 	// order in which they are written, and what it does next may depend on that order.
 	Answered(seq int)
@@ -51,8 +54,8 @@ type Host interface {
 }
 
 type (
-	// Call is one tool call. Seq counts all of a script's requests together, from 1, in the order in which the script issued
-	// them, which is the same on every run.
+	// Call is one tool call. Seq counts all of a script's requests together, those too that the worker refused, from 1, in
+	// the order in which the script issued them, which is the same on every run.
 	Call = wire.Call
 	// Request is one fetch.
 	Request = wire.Fetch

@@ -289,10 +289,17 @@ func (s *session) request(ctx context.Context, seq int, answer func() (wire.Repl
 
 // requestAfter is request for one that waits for an earlier one, whose turn comes before; nil waits for nothing.
 func (s *session) requestAfter(ctx context.Context, before <-chan struct{}, seq int, answer func() (wire.Reply, error)) error {
-	if seq != s.seq+1 {
-		return fmt.Errorf("%w: request %d after %d", wire.ErrProtocol, seq, s.seq)
+	if seq <= s.seq || seq > s.limits.Requests() {
+		return fmt.Errorf("%w: request %d after %d of at most %d", wire.ErrProtocol, seq, s.seq, s.limits.Requests())
 	}
-	s.seq = seq
+	for s.seq++; s.seq < seq; s.seq++ {
+		if err := s.host.Refused(s.seq); err != nil {
+			if end, ok := aborted(err); ok {
+				return end
+			}
+			return err
+		}
+	}
 	if s.open++; s.open == 1 {
 		s.wall.pause()
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os/exec"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -29,6 +30,7 @@ func FuzzSession(f *testing.F) {
 	f.Add(all(frame(wire.KindCall, 0, `{"seq":1,"tool":"a.b","args":null}`), frame(wire.KindFetch, 0, `{"seq":2,"method":"GET","url":"https://a.test","header":[{"name":"a","value":"b"}],"body":"eA=="}`)))
 	f.Add(frame(wire.KindCall, 0, `{"seq":1,"tool":"a.b"}`))
 	f.Add(all(frame(wire.KindCall, 0, `{"seq":2,"tool":"a.b","args":{}}`), frame(wire.KindCall, 0, `{"seq":1,"tool":"root.shell","args":{}}`)))
+	f.Add(all(frame(wire.KindCall, 0, `{"seq":2,"tool":"a.b","args":{}}`), frame(wire.KindCall, 0, `{"seq":125,"tool":"a.b","args":{}}`), frame(wire.KindCall, 0, `{"seq":126,"tool":"a.b","args":{}}`)))
 	f.Add(all(frame(wire.KindLog, 0, `{"level":"info","line":"x"}`), frame(wire.KindLog, 1, `{"level":`), frame(wire.KindLog, 0, `"warn","line":"y"}`)))
 	f.Add(frame(wire.KindFail, 0, `{"code":"exception","name":"Error","message":"x","line":1,"col":1,"usage":{}}`))
 	f.Add(frame(wire.KindFail, 0, `{"code":"sandbox_fault","message":"x","line":-1,"usage":{"cpu_us":-1}}`))
@@ -76,6 +78,11 @@ func FuzzSession(f *testing.F) {
 				t.Errorf("the host was asked for %+v", r)
 			}
 			seen[r.Seq] = true
+		}
+		for seq := range seen {
+			if seq < 1 || seq > limits.Requests() || slices.Contains(host.refused, seq) {
+				t.Errorf("request %d, refused %v", seq, host.refused)
+			}
 		}
 		if len(host.calls) > limits.Calls || len(host.fetches) > limits.Fetches {
 			t.Errorf("%d calls and %d fetches", len(host.calls), len(host.fetches))

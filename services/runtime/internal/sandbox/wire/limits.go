@@ -91,6 +91,9 @@ func pick[N int | int64 | time.Duration](own, other N, capped bool) N {
 	return own
 }
 
+// Requests is the highest number that a request may have.
+func (l Limits) Requests() int { return l.Calls + l.Fetches + l.Searches + l.Keeps }
+
 // Validate refuses limits that no worker can hold. It expects defaults to be filled in.
 func (l Limits) Validate() error {
 	for name, n := range map[string]int64{

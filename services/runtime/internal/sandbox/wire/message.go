@@ -13,7 +13,8 @@ type Run struct {
 	Limits   Limits          `json:"limits"`
 }
 
-// Call asks for a tool. All requests share one sequence, from 1, in the order in which the script issued them.
+// Call asks for a tool. All requests share one sequence, from 1, in the order in which the script issued them. It rises
+// and never goes above Limits.Requests; a number that is left out is of a request that the worker refused.
 type Call struct {
 	Seq  int             `json:"seq"`
 	Tool string          `json:"tool"`
@@ -132,7 +133,7 @@ func Spoils(code string) bool {
 }
 
 // Version changes with the messages. Parent and worker are built together, so a mismatch is a deployment fault.
-const Version = 3
+const Version = 4
 
 // Hello is the worker's first word.
 type Hello struct {
