@@ -60,14 +60,11 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.deps.Log.Append(ctx, eventlog.Draft{Tenant: w.Tenant, Key: string(w.Admitted.Run), Run: w.Admitted.Run, Actor: actor, Causation: h.Envelope.ID, Correlation: w.Correlation,
-		Event: script.Started{Call: w.Admitted.Call, Run: w.Admitted.Run, Attempt: held.Epoch(), Seed: seed(w.Admitted.Call), NowMS: h.StoredAt.UnixMilli(), Tier: string(s.pool.Tier())}})
-	if err != nil {
-		return err
-	}
+	start := eventlog.Draft{Tenant: w.Tenant, Key: string(w.Admitted.Run), Run: w.Admitted.Run, Actor: actor, Causation: h.Envelope.ID, Correlation: w.Correlation,
+		Event: script.Started{Call: w.Admitted.Call, Run: w.Admitted.Run, Attempt: held.Epoch(), Seed: seed(w.Admitted.Call), NowMS: h.StoredAt.UnixMilli(), Tier: string(s.pool.Tier())}}
 	var outcome schemas.Event
 	held.Keep(work, func(work context.Context) {
-		outcome, err = s.run(work, w, sandbox.Script{Source: args.Source, Input: args.Input, Now: h.StoredAt})
+		outcome, err = s.run(work, w, start, sandbox.Script{Source: args.Source, Input: args.Input, Now: h.StoredAt})
 	})
 	if err != nil {
 		return err
@@ -100,14 +97,14 @@ func (s *Service) heldCall(ctx context.Context, w *executor.Work) error {
 func waits(c id.Call) error { return problem.New(problem.Busy, "the script's call %s is held", c) }
 
 // run runs the script once. An error is no outcome: the admission is to be heard again.
-func (s *Service) run(ctx context.Context, w *executor.Work, job sandbox.Script) (schemas.Event, error) {
+func (s *Service) run(ctx context.Context, w *executor.Work, start eventlog.Draft, job sandbox.Script) (schemas.Event, error) {
 	visible, err := rpc.Ask[ask.VisibleTools](ctx, s.deps.Conn, schemas.Toolbroker, "tools_visible",
 		rpc.Caller{Tenant: w.Tenant, Actor: actor}, ask.Visibility{Agent: w.Requested.Agent, Run: w.Admitted.Run, As: ask.Names})
 	if err != nil {
 		return nil, err
 	}
 	agent, _ := s.agents.Get(w.Tenant, string(w.Requested.Agent)) // one that is gone has no egress rule
-	host, err := newHost(ctx, s, w, agent.Runtime.Egress)
+	host, err := newHost(ctx, s, w, start, agent.Runtime.Egress)
 	defer host.close()
 	if executor.Later(err) {
 		return nil, err
@@ -136,6 +133,12 @@ func (s *Service) run(ctx context.Context, w *executor.Work, job sandbox.Script)
 	case errors.As(err, &failure):
 		s.metrics.ended(failure.Code, result.Stats)
 		return s.finished(w, host, true, errorResult{Error: failing{failure.Code, failure.Message, failure.Line, failure.Col}, Logs: result.Logs, Notes: host.noted()})
+	case errors.Is(err, sandbox.ErrFull) && !host.order.ran && ctx.Err() == nil:
+		// It has not begun, and whoever asked may ask again. One that a worker had before goes on waiting, for what it did
+		// must not be done again; what is asked anew is turned away meanwhile.
+		s.metrics.leftOff(err, false)
+		d := problem.DetailOf(err)
+		return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}, nil
 	case err != nil && executor.Later(err) || ctx.Err() != nil:
 		s.metrics.leftOff(err, false)
 		return nil, problem.Wrap(err, problem.Unavailable, "the script was cut off")

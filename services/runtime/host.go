@@ -26,6 +26,7 @@ type host struct {
 	w     *executor.Work
 	way   *egress.Client // nil: no fetch
 	rules []agent.Egress
+	start eventlog.Draft // script.started
 
 	live    func(call.News)
 	order   *order
@@ -40,8 +41,8 @@ type host struct {
 	notes []string // what the model has to know of the script's calls, beyond what the script makes of them
 }
 
-func newHost(ctx context.Context, s *Service, w *executor.Work, rules []agent.Egress) (*host, error) {
-	h := &host{s: s, w: w, made: map[int]int{}, live: s.gate.News(w, time.Now)}
+func newHost(ctx context.Context, s *Service, w *executor.Work, start eventlog.Draft, rules []agent.Egress) (*host, error) {
+	h := &host{s: s, w: w, start: start, made: map[int]int{}, live: s.gate.News(w, time.Now)}
 	var err error
 	if h.order, err = openOrder(ctx, s, w); err != nil {
 		return h, err
@@ -137,6 +138,15 @@ func (h *host) CallTool(ctx context.Context, c sandbox.Call) (json.RawMessage, e
 
 // pollOutcome is how often an outcome is looked for when no hint comes: a held call, for one, sends none.
 const pollOutcome = 200 * time.Millisecond
+
+// Started implements sandbox.Host. That a worker has the script is on record before the script does anything. A crash
+// right after this is an attempt that did nothing; a script that had no worker leaves no word of one.
+func (h *host) Started(ctx context.Context) error {
+	if _, err := h.s.deps.Log.Append(ctx, h.start); err != nil {
+		return problem.Wrap(err, problem.Unavailable, "the start of the script is not on record")
+	}
+	return nil
+}
 
 // Refused implements sandbox.Host.
 func (h *host) Refused(seq int) error { return h.order.refused(seq) }

@@ -92,7 +92,7 @@ func (m *metrics) ended(code string, stats sandbox.Stats) {
 	}
 }
 
-// leftOff counts a script that is run again later, or was cancelled.
+// leftOff counts a script that is run again later, had no worker, or was cancelled.
 func (m *metrics) leftOff(err error, cancelled bool) {
 	switch {
 	case cancelled:

@@ -32,6 +32,7 @@ type order struct {
 	ordered map[answerID]bool
 	asked   map[answerID]bool // by this life
 	was     map[int]string    // what was asked for and is no call, by its number
+	ran     bool              // a worker had the script, in this life or an earlier one
 	given   int               // how many of order this life was given
 	moved   chan struct{}     // closed when order or given grows
 	movedAt time.Time
@@ -68,6 +69,8 @@ func (r *order) look(ctx context.Context) error {
 			continue
 		}
 		switch ev := ev.(type) {
+		case script.Started:
+			r.ran = r.ran || ev.Call == r.w.Admitted.Call
 		case script.Fetching:
 			if ev.Call == r.w.Admitted.Call {
 				r.was[ev.Seq] = aFetch

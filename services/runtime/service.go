@@ -27,6 +27,8 @@ type Config struct {
 	WorkerDigest   string        `name:"worker_digest" help:"SHA-256 of the jsworker program in hex; empty: not checked"`
 	AllowWeak      bool          `name:"allow_weak_sandbox" default:"false" help:"run scripts even where workers cannot be isolated; for development only"`
 	WorkerIdle     time.Duration `name:"worker_idle" default:"30s" help:"how long a script worker is kept for the next script of its run; below 0: every script has a worker of its own"`
+	Scripts        int           `name:"scripts" default:"0" help:"how many scripts run at once, of one tenant at most half of them; 0: 4 for each processor"`
+	ScriptPatience time.Duration `name:"script_patience" default:"10s" help:"how long a script waits for a place and a worker before its call fails as busy"`
 	FetchDeny      string        `name:"fetch_deny" help:"what no script may fetch whatever its agent's rule says, such as this deployment's own API: hosts, addresses and ranges, separated by commas"`
 	ArtifactBytes  int           `name:"artifact_bytes" default:"1048576" help:"size of one artifact of a session, at most 4 MiB"`
 	ArtifactsBytes int           `name:"artifacts_bytes" default:"16777216" help:"size of all artifacts of a session together"`
@@ -46,6 +48,8 @@ func (c Config) validate() error {
 		return problem.New(problem.Invalid, "worker_path is required")
 	case c.CallLife < time.Second || c.CallLife > time.Hour:
 		return problem.New(problem.Invalid, "call_life %s is outside [1s, 1h]", c.CallLife)
+	case c.Scripts < 0 || c.ScriptPatience < 0:
+		return problem.New(problem.Invalid, "scripts %d or script_patience %s is below 0", c.Scripts, c.ScriptPatience)
 	case c.ArtifactBytes < 1 || c.ArtifactBytes > 4<<20 || c.ArtifactsBytes < 1 || c.Artifacts < 1:
 		return problem.New(problem.Invalid, "artifact_bytes %d is outside [1, 4 MiB], or artifacts_bytes %d or artifacts %d is below 1", c.ArtifactBytes, c.ArtifactsBytes, c.Artifacts)
 	}
@@ -94,7 +98,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		return err
 	}
 	if s.pool, err = sandbox.New(ctx, sandbox.Config{WorkerPath: s.cfg.WorkerPath, WorkerDigest: s.cfg.WorkerDigest, AllowWeak: s.cfg.AllowWeak, Idle: s.cfg.WorkerIdle,
-		Limits: sandbox.Limits{Artifact: s.cfg.ArtifactBytes}}, s.log); err != nil {
+		Running: s.cfg.Scripts, Patience: s.cfg.ScriptPatience, Limits: sandbox.Limits{Artifact: s.cfg.ArtifactBytes}}, s.log); err != nil {
 		return err
 	}
 	defer s.pool.Close()

@@ -66,6 +66,7 @@ func (echo) SearchTools(context.Context, sandbox.Search) (json.RawMessage, error
 func (echo) Artifact(context.Context, sandbox.Artifact) (sandbox.Kept, error) {
 	return sandbox.Kept{Value: json.RawMessage("null")}, nil
 }
-func (echo) Refused(int) error  { return nil }
-func (echo) Answered(int)       {}
-func (echo) Log(string, string) {}
+func (echo) Started(context.Context) error { return nil }
+func (echo) Refused(int) error             { return nil }
+func (echo) Answered(int)                  {}
+func (echo) Log(string, string)            {}

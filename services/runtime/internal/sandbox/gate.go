@@ -2,11 +2,20 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/execwarden/execwarden/libs/problem"
 )
+
+// ErrFull is the cause of every busy that the pool says of itself: it had no place or no worker, and the script has not
+// begun.
+var ErrFull = errors.New("the script pool is full")
+
+func full(format string, args ...any) *problem.Error {
+	return problem.Wrap(ErrFull, problem.Busy, format+": the script was not run; try again in some seconds, with fewer scripts at once", args...)
+}
 
 // gate lets a bounded number of scripts in, a bounded number of each tenant, and takes turns between the tenants that
 // wait: who sends a thousand scripts waits behind himself, not in front of the others.
@@ -47,7 +56,7 @@ func (g *gate) enter(ctx context.Context, tenant string) (leave func(), err erro
 	}
 	if len(l.waiting) >= g.queue && !g.roomFor(l) {
 		g.mu.Unlock()
-		return nil, problem.New(problem.Busy, "%d scripts of this tenant wait already", g.queue)
+		return nil, full("%d scripts of this tenant wait already", g.queue)
 	}
 	ticket := make(chan struct{})
 	l.waiting = append(l.waiting, ticket)
@@ -70,7 +79,7 @@ func (g *gate) enter(ctx context.Context, tenant string) (leave func(), err erro
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-patience.C:
-		err = problem.New(problem.Busy, "no place for another script within %s", g.patience)
+		err = full("no place was free for the script within %s", g.patience)
 	}
 	if !g.giveUp(tenant, ticket) {
 		g.leave(tenant) // the place came in the same instant

@@ -122,7 +122,7 @@ func (p *Pool) State() State {
 }
 
 // Run runs a script. Its error is a *ScriptError when the script is at fault, a *problem.Error or the context's error
-// when it is not, and the Host's own when the Host aborted. What is known of the Result comes with every error.
+// when it is not (ErrFull when it had no worker), and the Host's own when the Host aborted. What is known of the Result comes with every error.
 func (p *Pool) Run(ctx context.Context, tenant string, script Script, host Host) (Result, error) {
 	if !p.begin() {
 		return Result{}, problem.New(problem.Unavailable, "the script pool is closed")
@@ -172,6 +172,10 @@ func (p *Pool) serve(ctx context.Context, o owner, script Script, limits Limits,
 	if !alone && p.gate.isShared() {
 		w.giveWay(niceOther)
 	}
+	if err := host.Started(ctx); err != nil {
+		p.discard(w)
+		return Result{}, nil, err
+	}
 	s := newSession(p, w, limits, host)
 	s.result.Stats.Warm, s.result.Stats.Wait = warm, time.Since(arrived)
 	result, err := s.run(ctx, script)
@@ -200,7 +204,7 @@ func (p *Pool) begin() bool {
 func (p *Pool) fresh(ctx context.Context, tenant string, alone bool, arrived time.Time) (*worker, error) {
 	if p.gate.isShared() {
 		patient, cancel := context.WithTimeoutCause(ctx, p.config.Patience-time.Since(arrived),
-			problem.New(problem.Busy, "the scripts of this tenant used up too many workers in the last seconds"))
+			full("the scripts of this tenant used up too many workers in the last seconds"))
 		defer cancel()
 		if err := p.toll.pay(patient, tenant); err != nil {
 			return nil, err
@@ -248,7 +252,7 @@ func (p *Pool) take(ctx context.Context, alone bool, patience time.Duration) (*w
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-wait.C:
-		return nil, problem.New(problem.Busy, "no script worker was ready within %s", p.config.Patience)
+		return nil, full("no script worker was ready within %s", p.config.Patience)
 	}
 }
 

@@ -123,8 +123,11 @@ func TestFullPoolIsBusy(t *testing.T) {
 	start()
 	waitUntil(t, func() bool { p.gate.mu.Lock(); defer p.gate.mu.Unlock(); return len(p.gate.tenants["t1"].waiting) == 1 })
 
-	if _, err := p.Run(t.Context(), "t1", script(`1`), host); problem.CodeOf(err) != problem.Busy {
+	if _, err := p.Run(t.Context(), "t1", script(`1`), host); problem.CodeOf(err) != problem.Busy || !errors.Is(err, ErrFull) {
 		t.Errorf("a third script of the tenant: %v", err)
+	}
+	if host.begun() != 1 {
+		t.Errorf("%d scripts are told to have begun", host.begun())
 	}
 	if _, err := p.Run(t.Context(), "t2", script(`1`), host); err != nil {
 		t.Errorf("another tenant is kept out: %v", err)
@@ -138,6 +141,19 @@ func TestFullPoolIsBusy(t *testing.T) {
 	running.Wait()
 	if len(p.gate.tenants) != 0 {
 		t.Errorf("the gate remembers %v", p.gate.tenants)
+	}
+}
+
+// A script whose start cannot be said does not start, and leaves its place.
+func TestStartThatCannotBeSaid(t *testing.T) {
+	p := newPool(t)
+	why := errors.New("no record")
+	host := &fakeHost{begin: func() error { return why }}
+	if _, err := p.Run(t.Context(), "t1", of("r1", `await tools.a.b({})`), host); !errors.Is(err, why) || len(host.calls) != 0 {
+		t.Errorf("%v, called %v", err, host.calls)
+	}
+	if s := p.State(); s.Running != 0 || s.Parked != 0 {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -43,12 +43,14 @@ type fakeHost struct {
 	keep  func(context.Context, Artifact) (Kept, error)
 	said  func(seq int)
 	no    func(seq int) error
+	begin func() error
 
 	mu      sync.Mutex
 	calls   []Call
 	fetches []Request
 	lines   []string
 
+	started  int
 	answered []int
 	refused  []int
 }
@@ -71,6 +73,22 @@ func (h *fakeHost) Fetch(ctx context.Context, r Request) (Response, error) {
 		return Response{}, problem.New(problem.Denied, "no fetch in this test")
 	}
 	return h.fetch(ctx, r)
+}
+
+func (h *fakeHost) Started(context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.started++
+	if h.begin != nil {
+		return h.begin()
+	}
+	return nil
+}
+
+func (h *fakeHost) begun() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.started
 }
 
 func (h *fakeHost) Refused(seq int) error {

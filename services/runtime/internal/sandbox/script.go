@@ -38,6 +38,8 @@ type Script struct {
 // soon after their context ends, because Run waits for them. Their errors reach the script by problem code and
 // message, never by cause.
 type Host interface {
+	// Started hears that the script has its worker, before the worker has the script. An error ends the run, as it is.
+	Started(ctx context.Context) error
 	CallTool(ctx context.Context, call Call) (json.RawMessage, error)
 	Fetch(ctx context.Context, request Request) (Response, error)
 	// SearchTools gives JSON: a list of tools, or what there is to know of one.
