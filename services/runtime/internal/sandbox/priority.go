@@ -15,6 +15,15 @@ const (
 	greedyAfter = 30 * time.Millisecond
 )
 
+// giveWay has a script that has run for a while give way, unless it waits for its host, or nobody is there to give way to.
+func (s *session) giveWay() bool {
+	if s.open > 0 || !s.pool.gate.isShared() {
+		return false
+	}
+	s.worker.giveWay(niceGreedy)
+	return true
+}
+
 // giveWay lowers the priority of a worker. Its threads are the process group's only ones. That the kernel refuses costs
 // others time, and nothing else.
 func (w *worker) giveWay(nice int) {

@@ -1,8 +1,6 @@
 package sandbox
 
 import (
-	"context"
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -20,7 +18,8 @@ func niceness(t *testing.T, w *worker) int {
 	return 20 - n // as the system call has it
 }
 
-// A script that keeps a processor busy takes what others leave of it; one that waits for its calls does not.
+// A script that keeps a processor busy takes what others leave of it; one that waits for its calls, or has nobody beside
+// it, does not.
 func TestGreedyScriptGivesWay(t *testing.T) {
 	p := newPool(t)
 	w, err := p.take(t.Context(), true, time.Minute)
@@ -28,31 +27,27 @@ func TestGreedyScriptGivesWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.discard(w)
-	for _, tenant := range []string{"t1", "t2"} { // others are there
-		leave, err := p.gate.enter(t.Context(), tenant)
-		if err != nil {
-			t.Fatal(err)
-		}
-		leave()
-	}
 	before := niceness(t, w)
-	var waiting int
-	host := &fakeHost{tool: func(_ context.Context, c Call) (json.RawMessage, error) {
-		time.Sleep(3 * greedyAfter) // not to wait for anything: this is what a call takes
-		waiting = niceness(t, w)
-		return c.Args, nil
-	}}
-	ended := make(chan error, 1)
+	s := newSession(p, w, p.config.Limits, &fakeHost{})
+	if s.giveWay() || niceness(t, w) != before {
+		t.Error("it gives way to nobody")
+	}
+	p.gate.mu.Lock()
+	p.gate.shared = time.Now().Add(time.Hour) // others are there, however long this test takes
+	p.gate.mu.Unlock()
+	s.open = 1
+	if s.giveWay() || niceness(t, w) != before {
+		t.Error("it gives way while it waits for a call")
+	}
+	s.open = 0
+	ended := make(chan struct{})
 	go func() {
-		_, err := newSession(p, w, p.config.Limits, host).run(t.Context(), script(`await tools.a.b({}); for(;;){}`))
-		ended <- err
+		defer close(ended)
+		_, _ = s.run(t.Context(), script(`for(;;){}`)) // until it is killed
 	}()
 	waitUntil(t, func() bool { return niceness(t, w) == niceGreedy })
 	w.kill()
 	<-ended
-	if waiting != before {
-		t.Errorf("while it waited its niceness was %d, before that %d", waiting, before)
-	}
 }
 
 // The worker that is spared is given to whoever has no other script, and to nobody else.

@@ -126,9 +126,7 @@ func (s *session) converse(ctx context.Context, script Script) error {
 		case <-s.wall.over():
 			return &ScriptError{Code: CodeTimeout, Message: fmt.Sprintf("the script took its %s, without the time in calls", s.limits.Wall)}
 		case <-greedy.C:
-			if s.open == 0 && s.pool.gate.isShared() {
-				s.worker.giveWay(niceGreedy)
-			} else { // nobody is there to give way to, or it waits for its host
+			if !s.giveWay() {
 				greedy.Reset(greedyAfter)
 			}
 		case <-total.C:
