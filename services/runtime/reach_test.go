@@ -349,8 +349,10 @@ func TestFetchRules(t *testing.T) {
 	server, rule := h.serve(echo)
 	few, fewRule := h.serve(echo)
 	fewRule.Fetches = 2
-	rule.Methods, rule.RequestBytes, rule.TimeoutMS, rule.ResponseBytes = []string{"GET", "POST"}, 10, 300, 12
-	h.allow(rule, fewRule)
+	slow, slowRule := h.serve(echo)
+	slowRule.TimeoutMS = 300
+	rule.Methods, rule.RequestBytes, rule.ResponseBytes = []string{"GET", "POST"}, 10, 12
+	h.allow(rule, fewRule, slowRule)
 	at := "http://" + server + "/"
 	for name, c := range map[string]struct{ js, want string }{
 		"a get":             {`fetch("` + at + `")`, "GET 0 "},
@@ -358,7 +360,7 @@ func TestFetchRules(t *testing.T) {
 		"too long a body":   {`fetch("` + at + `", {method: "POST", body: "0123456789a"})`, "fetch_too_large"},
 		"another method":    {`fetch("` + at + `", {method: "PUT"})`, "fetch_blocked"},
 		"another host":      {`fetch("http://other.test/")`, "fetch_blocked"},
-		"too slow":          {`fetch("` + at + `hang")`, "timeout"},
+		"too slow":          {`fetch("http://` + slow + `/hang")`, "timeout"},
 		"too long a page":   {`fetch("` + at + `", {headers: {cookie: "ab=cdefg"}})`, "fetch_too_large"},
 		"Host":              {`fetch("` + at + `", {headers: {host: "x"}})`, "fetch_blocked"},
 		"X-Forwarded-For":   {`fetch("` + at + `", {headers: {"x-forwarded-for": "1.1.1.1"}})`, "fetch_blocked"},

@@ -269,13 +269,13 @@ func TestWallClock(t *testing.T) {
 	// Time in calls does not count for Wall, and does for Total.
 	slow := &fakeHost{tool: func(ctx context.Context, c Call) (json.RawMessage, error) {
 		select {
-		case <-time.After(300 * time.Millisecond):
+		case <-time.After(1500 * time.Millisecond): // what a call takes: longer than the script may
 		case <-ctx.Done():
 		}
 		return c.Args, nil
 	}}
 	s = script(`await tools.a.b(); return 1`)
-	s.Limits.Wall = 200 * time.Millisecond
+	s.Limits.Wall = time.Second
 	if _, err := p.Run(t.Context(), "t1", s, slow); err != nil {
 		t.Errorf("a slow call: %v", err)
 	}

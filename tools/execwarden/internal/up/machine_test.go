@@ -127,10 +127,11 @@ func (w *world) scripted(name string, calls ...scriptmodel.Call) {
 // results starts a run and gives the results of its calls, in order.
 func (w *world) results(agent string) (out []json.RawMessage, row ask.RunRow) {
 	w.t.Helper()
-	if _, err := w.StartRun(w.t.Context(), agent, "go"); err != nil {
+	started, err := w.StartRun(w.t.Context(), agent, "go")
+	if err != nil {
 		w.t.Fatal(err)
 	}
-	row = w.ended()
+	row = w.endedAs(started.Run)
 	buskit.Eventually(w.t, "the ledger has the run", func() bool {
 		out = nil
 		done := false
