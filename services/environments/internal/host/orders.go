@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -154,11 +153,9 @@ func (h *Host) tool(ctx context.Context, p *place, name string, args []byte) (an
 
 // call reads a tool's arguments, which a model made.
 func call[A any](raw []byte, f func(A) (any, error)) (any, error) {
-	var a A
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&a); err != nil {
-		return nil, problem.New(problem.Invalid, "the arguments are not those of the tool: %v", err)
+	a, err := machine.Args[A](raw)
+	if err != nil {
+		return nil, problem.New(problem.Invalid, "%v", err)
 	}
 	return f(a)
 }
@@ -201,11 +198,9 @@ func (h *Host) exec(ctx context.Context, p *place, o connector.Order) connector.
 			return connector.Answer{State: connector.NotBegun}
 		}
 	}
-	var a machine.ExecArgs
-	d := json.NewDecoder(bytes.NewReader(o.Args))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&a); err != nil {
-		return toolError(problem.New(problem.Invalid, "the arguments are not those of the tool: %v", err))
+	a, err := machine.Args[machine.ExecArgs](o.Args)
+	if err != nil {
+		return toolError(problem.New(problem.Invalid, "%v", err))
 	}
 	if !o.Only {
 		spec, err := h.spec(p, o, a)
