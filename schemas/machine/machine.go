@@ -3,7 +3,9 @@
 package machine
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 
 	"github.com/execwarden/execwarden/schemas/connection"
 )
@@ -99,6 +101,17 @@ type GrepArgs struct {
 	Path    string `json:"path,omitempty"`
 	Glob    string `json:"glob,omitempty"`
 	Max     int    `json:"max_matches,omitempty"` // default 100, at most 1000
+}
+
+// Args reads a tool's arguments, which a model made. A name that the tool does not know is an error: it might have meant
+// something.
+func Args[A any](raw []byte) (a A, err error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err = d.Decode(&a); err != nil {
+		err = fmt.Errorf("the arguments are not those of the tool: %w", err)
+	}
+	return a, err
 }
 
 // Exec is how a command stands or ended.

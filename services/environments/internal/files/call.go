@@ -1,7 +1,6 @@
 package files
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 
@@ -32,11 +31,9 @@ func (t *Tree) Call(ctx context.Context, tool string, args json.RawMessage) (any
 
 // call reads a tool's arguments, which a model made.
 func call[A any](raw json.RawMessage, f func(A) (any, error)) (any, error) {
-	var a A
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&a); err != nil {
-		return nil, problem.New(problem.Invalid, "the arguments are not those of the tool: %v", err)
+	a, err := machine.Args[A](raw)
+	if err != nil {
+		return nil, problem.New(problem.Invalid, "%v", err)
 	}
 	return f(a)
 }

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/execwarden/execwarden/libs/unseen"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
 )
@@ -55,31 +55,8 @@ func pretty(raw json.RawMessage) string {
 	if err := json.Indent(&b, raw, "", "  "); err != nil {
 		return string(raw)
 	}
-	return legible(b.Bytes())
+	return unseen.Legible(b.Bytes())
 }
-
-// legible undoes the escapes of <, > and & with which JSON is written for pages that are less careful than ours.
-func legible(raw []byte) string {
-	var b strings.Builder
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' || i+1 == len(raw) {
-			b.WriteByte(raw[i])
-			continue
-		}
-		if i+6 <= len(raw) {
-			if c, ok := needless[string(raw[i:i+6])]; ok {
-				b.WriteByte(c)
-				i += 5
-				continue
-			}
-		}
-		b.Write(raw[i : i+2]) // an escaped backslash does not begin another escape
-		i++
-	}
-	return b.String()
-}
-
-var needless = map[string]byte{`\u003c`: '<', `\u003e`: '>', `\u0026`: '&'}
 
 func cut(text string) (string, bool) {
 	if len(text) <= maxShown {

@@ -3,6 +3,8 @@ package console
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/execwarden/execwarden/libs/unseen"
 )
 
 func TestVisible(t *testing.T) {
@@ -28,12 +30,12 @@ func TestLegibleChangesNoMeaning(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out string
-		if err := json.Unmarshal([]byte(legible(raw)), &out); err != nil || out != in {
-			t.Errorf("%q became %q through %s: %v", in, out, legible(raw), err)
+		if err := json.Unmarshal([]byte(unseen.Legible(raw)), &out); err != nil || out != in {
+			t.Errorf("%q became %q through %s: %v", in, out, unseen.Legible(raw), err)
 		}
 	}
 	for _, broken := range []string{`\`, `"\u00`, `\u003`} {
-		if got := legible([]byte(broken)); got != broken {
+		if got := unseen.Legible([]byte(broken)); got != broken {
 			t.Errorf("%q became %q", broken, got)
 		}
 	}

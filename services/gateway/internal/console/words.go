@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/execwarden/execwarden/libs/sentence"
+	"github.com/execwarden/execwarden/libs/unseen"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/artifact"
@@ -44,7 +45,7 @@ func words(ev schemas.Event) (text, tone string) {
 	case run.Cancelled:
 		return sentence.Because("cancelled", e.Reason), bad
 	case call.Requested:
-		return e.Tool + " " + legible(e.Body.Args), plain
+		return e.Tool + " " + unseen.Legible(e.Body.Args), plain
 	case call.Admitted:
 		return sentence.Admitted(e), plain
 	case call.Held:
@@ -53,9 +54,9 @@ func words(ev schemas.Event) (text, tone string) {
 		return e.Tool + " is refused: " + e.Reason, bad
 	case call.Finished:
 		if e.ToolError {
-			return e.Tool + " answered with an error: " + legible(e.Body.Result), bad
+			return e.Tool + " answered with an error: " + unseen.Legible(e.Body.Result), bad
 		}
-		return e.Tool + " answered: " + legible(e.Body.Result), good
+		return e.Tool + " answered: " + unseen.Legible(e.Body.Result), good
 	case call.Failed:
 		return e.Tool + " failed: " + e.Message, bad
 	case call.Cancelled:
@@ -67,7 +68,7 @@ func words(ev schemas.Event) (text, tone string) {
 	case approval.Requested:
 		return e.Tool + " asks for approval: " + e.Reason, waits
 	case approval.Edited:
-		return sentence.Because(string(e.By)+" edits the arguments", legible(e.Body.Args)), waits
+		return sentence.Because(string(e.By)+" edits the arguments", unseen.Legible(e.Body.Args)), waits
 	case approval.Escalated:
 		return "nobody decided yet; more people are told", waits
 	case approval.Voted:

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/unseen"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/script"
@@ -276,7 +277,7 @@ func (w *scriptWatch) result() error {
 		if text := ""; json.Unmarshal(v.Value, &text) == nil {
 			_, _ = io.WriteString(out, render.Visible(text)+"\n") // the printer finds what could not be written
 		} else if len(v.Value) > 0 {
-			_, _ = io.WriteString(out, render.Visible(readable(v.Value))+"\n")
+			_, _ = io.WriteString(out, render.Visible(unseen.Legible(v.Value))+"\n")
 		}
 	})
 	switch {
@@ -287,29 +288,6 @@ func (w *scriptWatch) result() error {
 	}
 	return w.app.verdict(w.run)
 }
-
-// readable spells out what JSON for a web page escapes, as it came through events.
-func readable(raw json.RawMessage) string {
-	var b strings.Builder
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' || i+1 == len(raw) {
-			b.WriteByte(raw[i])
-			continue
-		}
-		if i+6 <= len(raw) {
-			if c, ok := needless[string(raw[i:i+6])]; ok {
-				b.WriteByte(c)
-				i += 5
-				continue
-			}
-		}
-		b.Write(raw[i : i+2]) // an escaped backslash does not begin another escape
-		i++
-	}
-	return b.String()
-}
-
-var needless = map[string]byte{`\u003c`: '<', `\u003e`: '>', `\u0026`: '&'}
 
 // failed gives a failure the code that the command ends with. What a script fails with by itself, such as a call of its
 // that is denied, says nothing about the command's own arguments and rights; only its time is told apart.

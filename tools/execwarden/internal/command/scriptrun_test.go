@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/unseen"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/runstate"
 )
 
@@ -52,7 +53,7 @@ func TestValuesAreReadable(t *testing.T) {
 		`"\u003`:                       `"\u003`, // no JSON, and no reason to fail
 		`7`:                            `7`,
 	} {
-		if got := readable([]byte(raw)); got != want {
+		if got := unseen.Legible([]byte(raw)); got != want {
 			t.Errorf("%s: %s, want %s", raw, got, want)
 		}
 	}
