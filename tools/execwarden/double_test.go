@@ -273,6 +273,9 @@ func (d *double) list(r *http.Request) (any, error) {
 			return nil, err
 		}
 		switch kind {
+		case "environments": // what the registry adds to what is put
+			thing["environment"], thing["state"] = json.RawMessage(`"env_`+name+`"`), json.RawMessage(`"not_enrolled"`)
+			thing["execs"], thing["volumes"] = json.RawMessage(`0`), json.RawMessage(`[]`)
 		case "connections":
 			thing["tools"] = json.RawMessage(`[]`)
 			if thing["credential"] != nil {
