@@ -1,0 +1,90 @@
+package ask
+
+import (
+	"encoding/json"
+
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+// SearchTools asks which tools an agent's scripts may call in a run that a query's words say most about. Limit is at
+// most and by default 20.
+type SearchTools struct {
+	Agent id.Agent `json:"agent"`
+	Run   id.Run   `json:"run"`
+	Query string   `json:"query"`
+	Limit int      `json:"limit,omitempty"`
+}
+
+// FoundTools are tools, the best first.
+type FoundTools struct {
+	Tools []FoundTool `json:"tools"`
+}
+
+// FoundTool is a tool as a search shows it.
+type FoundTool struct {
+	Name        string `json:"name"`        // connection.tool
+	Description string `json:"description"` // its beginning
+	Writes      bool   `json:"writes"`
+}
+
+// DescribeTool asks for one tool that an agent's scripts may call in a run.
+type DescribeTool struct {
+	Agent id.Agent `json:"agent"`
+	Run   id.Run   `json:"run"`
+	Name  string   `json:"name"`
+}
+
+// DescribedTool is what a script can know of a tool. Types declares it as TypeScript.
+type DescribedTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Writes      bool            `json:"writes"`
+	Types       string          `json:"types"`
+	Schema      json.RawMessage `json:"schema"` // null when it is larger than an answer may be
+}
+
+// ShowTypes asks for the tools that an agent's scripts may call, as TypeScript; for Model, as its model is given them.
+type ShowTypes struct {
+	Agent id.Agent `json:"agent"`
+	Model bool     `json:"model,omitempty"`
+}
+
+// Types declares tools. Where there is no room for all, some are declared by their names only, and some are left out.
+type Types struct {
+	Types   string `json:"types"`   // TypeScript, empty when there is no tool
+	Tools   int    `json:"tools"`   // how many a script may call
+	Bare    int    `json:"bare"`    // of these, by their names only
+	Left    int    `json:"left"`    // of these, not declared
+	Runtime bool   `json:"runtime"` // the agent may run scripts at all
+}
+
+// Visibility asks which tools an agent may call, in a run.
+type Visibility struct {
+	Agent id.Agent `json:"agent"`
+	Run   id.Run   `json:"run,omitempty"`
+	As    Listing  `json:"as,omitempty"`
+}
+
+// Listing is how tools are listed.
+type Listing string
+
+// The ways to list. Empty is every tool with its description and schema, which may be more than an answer carries.
+const (
+	Folded Listing = "folded" // three tools stand for those of a connection that has too many, see connection.Folded
+	Names  Listing = "names"  // only names
+)
+
+// VisibleTool is a tool as an agent sees it.
+type VisibleTool struct {
+	Name        string          `json:"name"` // connection.tool
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"schema"`
+	// Types tells a model, with the tool that runs scripts, which tools those may call. It is long, and apart from the
+	// description because not every protocol takes a long one.
+	Types string `json:"types,omitempty"`
+}
+
+// VisibleTools lists tools.
+type VisibleTools struct {
+	Tools []VisibleTool `json:"tools"`
+}
