@@ -79,3 +79,16 @@ func WriteHTTPStatus(w http.ResponseWriter, err error, status int) {
 		Detail string `json:"detail"`
 	}{"https://execwarden.dev/problems/" + string(d.Code), http.StatusText(status), status, d.Code, d.Message})
 }
+
+// ReadHTTP reads what WriteHTTP wrote. It is nil for what is no such document. The code is the writer's word: a caller who
+// acts on codes asks whether it is Known.
+func ReadHTTP(raw []byte) *Detail {
+	var doc struct {
+		Code   Code   `json:"code"`
+		Detail string `json:"detail"`
+	}
+	if json.Unmarshal(raw, &doc) != nil || doc.Code == "" {
+		return nil
+	}
+	return &Detail{Code: doc.Code, Message: doc.Detail}
+}

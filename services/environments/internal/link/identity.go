@@ -96,14 +96,11 @@ func post(ctx context.Context, client *http.Client, to string, body, into any) e
 		return problem.Wrap(err, problem.Unavailable, "%s did not answer to its end", to)
 	}
 	if resp.StatusCode != http.StatusOK {
-		var p struct {
-			Code   problem.Code `json:"code"`
-			Detail string       `json:"detail"`
-		}
-		if json.Unmarshal(raw, &p) != nil || !p.Code.Known() {
+		p := problem.ReadHTTP(raw)
+		if p == nil || !p.Code.Known() {
 			return problem.New(problem.Unavailable, "%s answered with status %d; is that an ExecWarden server?", to, resp.StatusCode)
 		}
-		return problem.New(p.Code, "%.500s", p.Detail)
+		return problem.New(p.Code, "%.500s", p.Message)
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		return problem.Wrap(err, problem.Unavailable, "%s did not answer as an ExecWarden server does", to)

@@ -80,6 +80,7 @@ func (s *Shim) handler(end func()) http.Handler {
 		ctx, cancel := patience(r)
 		defer cancel()
 		answer(w, r, func(struct{}) (any, error) {
+			// The connector's own numbers; what is none counts as 0.
 			after, _ := strconv.ParseInt(r.FormValue("after"), 10, 64)
 			limit, _ := strconv.Atoi(r.FormValue("max"))
 			return s.Read(ctx, r.PathValue("id"), after, min(max(limit, 1), maxSpec))
@@ -226,14 +227,10 @@ func ask[A any](ctx context.Context, c *Client, method, path string, body any) (
 		return out, problem.Wrap(err, problem.Unavailable, "what looks after the machine's commands does not answer")
 	}
 	if resp.StatusCode != http.StatusOK {
-		var p struct {
-			Code   problem.Code `json:"code"`
-			Detail string       `json:"detail"`
+		if p := problem.ReadHTTP(raw); p != nil && p.Code.Known() {
+			return out, problem.New(p.Code, "%s", p.Message)
 		}
-		if json.Unmarshal(raw, &p) != nil || !p.Code.Known() {
-			p.Code = problem.Internal
-		}
-		return out, problem.New(p.Code, "%s", p.Detail)
+		return out, problem.New(problem.Internal, "what looks after the machine's commands answers status %d without saying why", resp.StatusCode)
 	}
 	return out, json.Unmarshal(raw, &out)
 }

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"encoding/json"
 	"io"
 	"mime"
 	"net/http"
@@ -15,12 +14,9 @@ const maxProblem = 64 << 10
 // refused reads an RFC 9457 problem document, or makes the best of another answer.
 func (c *Client) refused(resp *http.Response) error {
 	if isProblem(resp) {
-		var doc struct {
-			Code   problem.Code `json:"code"`
-			Detail string       `json:"detail"`
-		}
-		if err := json.NewDecoder(io.LimitReader(resp.Body, maxProblem)).Decode(&doc); err == nil && doc.Code != "" {
-			return problem.New(doc.Code, "%s", doc.Detail)
+		raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem)) // what is cut off is no document
+		if p := problem.ReadHTTP(raw); p != nil {
+			return problem.New(p.Code, "%s", p.Message)
 		}
 	}
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
