@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/execwarden/execwarden/libs/bus"
-	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/executor"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/standing"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/id"
-	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/volume"
 	"github.com/execwarden/execwarden/services/environments/internal/registry"
 )
@@ -83,28 +82,12 @@ func (s *Service) stoppedBefore(ctx context.Context, w *executor.Work, why strin
 
 // attachedFor finds the volume that a call works on.
 func (s *Service) attachedFor(ctx context.Context, w *executor.Work) (v volume.Defined, attached bool, err error) {
-	session, err := s.sessionOf(ctx, w.Tenant, w.Admitted.Run)
+	session, err := standing.SessionOf(ctx, s.deps.Log, w.Tenant, w.Admitted.Run)
 	if err != nil {
 		return v, false, err
 	}
 	v, attached = s.registry.Attached(w.Tenant, w.Admitted.Run, session, w.Requested.Agent)
 	return v, attached, nil
-}
-
-// sessionOf is the session of a run; none, for an external client's conversation.
-func (s *Service) sessionOf(ctx context.Context, tenant id.Tenant, r id.Run) (id.Session, error) {
-	if _, err := id.Parse[id.Run](string(r)); err != nil {
-		return "", nil
-	}
-	e, err := s.deps.Log.Last(ctx, schemas.Activity, schemas.SubjectOf(tenant, run.Created{}.Kind(), string(r), "").String())
-	if problem.CodeOf(err) == problem.NotFound {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	created, err := eventlog.Decode[run.Created](e)
-	return created.Session, err
 }
 
 // Times of an order.

@@ -15,10 +15,10 @@ import (
 
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/standing"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/artifact"
 	"github.com/execwarden/execwarden/schemas/id"
-	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/services/runtime/internal/sandbox"
 )
 
@@ -84,19 +84,9 @@ func kept(changes []change, counts func(change) bool) map[string]change {
 
 // ownerOf gives the session that a run belongs to; of a run or conversation in none, itself.
 func ownerOf(ctx context.Context, log *eventlog.Log, tenant id.Tenant, r id.Run) (string, error) {
-	e, err := log.Last(ctx, schemas.Activity, schemas.SubjectOf(tenant, run.Created{}.Kind(), string(r), "").String())
-	if problem.CodeOf(err) == problem.NotFound {
-		return string(r), nil
-	}
-	if err != nil {
-		return "", err
-	}
-	ev, err := e.Envelope.Decode()
-	if err != nil {
-		return "", err
-	}
-	if created, ok := ev.(run.Created); ok && created.Session != "" {
-		return string(created.Session), nil
+	session, err := standing.SessionOf(ctx, log, tenant, r)
+	if err != nil || session != "" {
+		return string(session), err
 	}
 	return string(r), nil
 }

@@ -4,11 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/execwarden/execwarden/libs/eventlog"
-	"github.com/execwarden/execwarden/libs/problem"
-	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/libs/standing"
 	"github.com/execwarden/execwarden/schemas/id"
-	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/volume"
 )
 
@@ -28,13 +25,5 @@ func (s *Service) sessionOf(ctx context.Context, tenant id.Tenant, r id.Run, all
 	if r == "" || !slices.ContainsFunc(all, func(v volume.Defined) bool { return v.Attached != nil && v.Attached.Holder.Session != "" }) {
 		return "", nil
 	}
-	e, err := s.deps.Log.Last(ctx, schemas.Activity, schemas.SubjectOf(tenant, run.Created{}.Kind(), string(r), "").String())
-	if problem.CodeOf(err) == problem.NotFound {
-		return "", nil // a conversation of an external client, which has no session
-	}
-	if err != nil {
-		return "", err
-	}
-	created, err := eventlog.Decode[run.Created](e)
-	return created.Session, err
+	return standing.SessionOf(ctx, s.deps.Log, tenant, r)
 }
