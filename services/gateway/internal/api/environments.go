@@ -1,10 +1,6 @@
 package api
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -88,14 +84,12 @@ func (a *API) createEnrolment(r *http.Request, who auth.Identity, body []byte) (
 	if err != nil {
 		return enrolment{}, err
 	}
-	var secret [32]byte
-	_, _ = rand.Read(secret[:]) // never fails
+	token := auth.NewSecret(enrolPrefix + id.Name(who.Tenant) + "." + id.Name(name) + ".")
 	out := enrolment{
-		Token:     enrolPrefix + id.Name(who.Tenant) + "." + id.Name(name) + "." + base64.RawURLEncoding.EncodeToString(secret[:]),
+		Token:     token.Reveal(),
 		ExpiresAt: time.Now().Add(enrolmentLife).UTC().Truncate(time.Second), Server: a.Site.URL("", nil),
 	}
-	sum := sha256.Sum256([]byte(out.Token))
-	_, err = a.Peers.CreateEnrolment(r.Context(), who, ask.CreateEnrolment{Environment: name, Digest: hex.EncodeToString(sum[:]), ExpiresAt: out.ExpiresAt, Replace: in.Replace})
+	_, err = a.Peers.CreateEnrolment(r.Context(), who, ask.CreateEnrolment{Environment: name, Digest: auth.HashOf(token).String(), ExpiresAt: out.ExpiresAt, Replace: in.Replace})
 	if err != nil {
 		return enrolment{}, err
 	}

@@ -75,7 +75,7 @@ func (g *Gate) byToken(r *http.Request, header string) (Identity, error) {
 	if err != nil {
 		return Identity{}, err // nothing was looked up, so it is not counted
 	}
-	h, from := hashOf(secret), remote(r)
+	h, from := HashOf(secret), remote(r)
 	if g.failures.exhausted(from, g.now()) && !g.known.has(h) {
 		return Identity{}, problem.New(problem.Busy, "too many tokens that are not valid came from your address; try again in a minute")
 	}

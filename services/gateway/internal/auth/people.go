@@ -62,7 +62,7 @@ func (p *People) Admit(ctx context.Context, secret vault.Secret, m Membership) (
 }
 
 func (p *People) admit(ctx context.Context, by string, secret vault.Secret, m Membership) (_ Membership, seq uint64, err error) {
-	h := hashOf(secret)
+	h := HashOf(secret)
 	m.Token = id.Derive[id.Token](string(m.Tenant), h.String())
 	// The record of the token comes before the token works: a crash between the two leaves a token that was issued
 	// and opens nothing until it is admitted again.

@@ -22,7 +22,10 @@ type Hash [sha256.Size]byte
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // NewToken makes a token.
-func NewToken() vault.Secret { return vault.NewSecret(tokenPrefix + random()) }
+func NewToken() vault.Secret { return NewSecret(tokenPrefix) }
+
+// NewSecret makes a secret of 256 random bits behind a prefix that says what it is.
+func NewSecret(prefix string) vault.Secret { return vault.NewSecret(prefix + random()) }
 
 // ParseToken checks that text has the form of a token, before anything is looked up.
 func ParseToken(text string) (vault.Secret, error) {
@@ -33,7 +36,8 @@ func ParseToken(text string) (vault.Secret, error) {
 	return vault.NewSecret(text), nil
 }
 
-func hashOf(s vault.Secret) Hash { return sha256.Sum256([]byte(s.Reveal())) }
+// HashOf is what is kept of a secret.
+func HashOf(s vault.Secret) Hash { return sha256.Sum256([]byte(s.Reveal())) }
 
 func random() string {
 	var b [secretBytes]byte
