@@ -1,7 +1,7 @@
 // Package connector holds what the environment registry and a connector on a customer's machine say to each other, and
 // the event of it that lasts.
 //
-//	ew.machine.v1.<tenant>.<environment>.hello             connector asks, registry answers Welcome
+//	ew.machine.v1.<tenant>.<environment>.hello             connector asks, registry answers Leases
 //	ew.machine.v1.<tenant>.<environment>.beat              connector tells, every BeatEvery
 //	ew.env.v1.<tenant>.<environment>.<instance>.order      registry asks, connector answers Answer
 //	ew.env.v1.<tenant>.<environment>.<instance>.lease      registry asks, connector answers Leased
@@ -127,13 +127,6 @@ type Reply[T any] struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Welcome answers a Hello. Now lets the machine judge permits by the registry's clock and not by its own.
-type Welcome struct {
-	Now    time.Time       `json:"now"`
-	Keys   []key.Published `json:"keys"`
-	Leases []Lease         `json:"leases"`
-}
-
 // Beat says that a connector really works: it ran a command and moved a file just now, or Fault says what failed.
 type Beat struct {
 	Instance string `json:"instance"`
@@ -149,7 +142,8 @@ type Lease struct {
 	Draining   bool          `json:"draining,omitempty"`
 }
 
-// Leases renews what is attached to a machine. A lease that it does not name is not renewed, and lapses.
+// Leases answers a Hello, and from then on renews what is attached. A lease that it does not name is not renewed, and lapses.
+// Now lets the machine judge permits by the registry's clock and not by its own.
 type Leases struct {
 	Now    time.Time       `json:"now"`
 	Keys   []key.Published `json:"keys"`

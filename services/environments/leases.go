@@ -47,7 +47,6 @@ func (s *Service) keepLeases(ctx context.Context) error {
 
 // tend renews the leases of one environment, or ends them when its machine is gone for long.
 func (s *Service) tend(ctx context.Context, at registry.Place) {
-	leases := s.registry.Leases(at)
 	e, _, there := s.registry.Environment(at)
 	if !there {
 		return
@@ -62,15 +61,19 @@ func (s *Service) tend(ctx context.Context, at registry.Place) {
 		}
 		return
 	}
-	if err := s.renew(ctx, at, leases); err != nil {
+	if err := s.renew(ctx, at); err != nil {
 		s.log.Debug("leases not renewed", "environment", at.Environment, "err", err)
 	}
 }
 
+// leasesOf is what a machine is told: the time, the keys, and what is attached to it.
+func (s *Service) leasesOf(at registry.Place) connector.Leases {
+	return connector.Leases{Now: s.now().UTC(), Keys: s.registry.Keys(), Leases: s.registry.Leases(at)}
+}
+
 // renew tells a machine what is attached to it. What it is not told of lapses there.
-func (s *Service) renew(ctx context.Context, at registry.Place, leases []connector.Lease) error {
-	said := connector.Leases{Now: s.now().UTC(), Keys: s.registry.Keys(), Leases: leases}
-	answer, _, err := askMachine[connector.Leased](ctx, s, at, "lease", said, askWithin)
+func (s *Service) renew(ctx context.Context, at registry.Place) error {
+	answer, _, err := askMachine[connector.Leased](ctx, s, at, "lease", s.leasesOf(at), askWithin)
 	if err != nil {
 		return err
 	}

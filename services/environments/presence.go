@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -88,10 +89,7 @@ func (s *Service) hear(ctx context.Context) (stop func(), err error) {
 		{bus.MachineSubject("*", "*", "hello"), "environments", s.onHello},
 		{bus.CalloutSubject, "environments", s.onCallout},
 	} {
-		sub, err := nc.QueueSubscribe(l.subject, l.queue, func(m *nats.Msg) { l.take(ctx, m) })
-		if l.queue == "" {
-			sub, err = nc.Subscribe(l.subject, func(m *nats.Msg) { l.take(ctx, m) })
-		}
+		sub, err := nc.QueueSubscribe(l.subject, l.queue, func(m *nats.Msg) { l.take(ctx, m) }) // no queue: each instance hears it
 		if err != nil {
 			return nil, problem.Wrap(err, problem.Unavailable, "the bus does not let connectors be heard")
 		}
@@ -160,10 +158,10 @@ func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 
 
 func (s *Service) onHello(ctx context.Context, m *nats.Msg) {
 	welcome, err := s.welcome(ctx, m)
-	reply := connector.Reply[connector.Welcome]{Body: welcome}
+	reply := connector.Reply[connector.Leases]{Body: welcome}
 	if err != nil {
 		d := problem.DetailOf(err)
-		reply = connector.Reply[connector.Welcome]{Code: string(d.Code), Message: d.Message}
+		reply = connector.Reply[connector.Leases]{Code: string(d.Code), Message: d.Message}
 	}
 	raw, err := json.Marshal(reply)
 	if err != nil {
@@ -174,38 +172,38 @@ func (s *Service) onHello(ctx context.Context, m *nats.Msg) {
 
 // welcome makes the connector that says hello the environment's own. An instance that was welcomed before, and comes
 // back when another has taken its place, is told so: it does not take the place back.
-func (s *Service) welcome(ctx context.Context, m *nats.Msg) (connector.Welcome, error) {
+func (s *Service) welcome(ctx context.Context, m *nats.Msg) (connector.Leases, error) {
 	at, err := placeOf(m.Subject)
 	if err != nil || len(m.Data) > connector.MaxMessage {
-		return connector.Welcome{}, problem.New(problem.Invalid, "the hello cannot be read")
+		return connector.Leases{}, problem.New(problem.Invalid, "the hello cannot be read")
 	}
 	var h connector.Hello
 	if err := json.Unmarshal(m.Data, &h); err != nil {
-		return connector.Welcome{}, problem.Wrap(err, problem.Invalid, "the hello cannot be read")
+		return connector.Leases{}, problem.Wrap(err, problem.Invalid, "the hello cannot be read")
 	}
 	if err := h.Check(); err != nil {
-		return connector.Welcome{}, problem.Wrap(err, problem.Invalid, "the hello is not valid: %v", err)
+		return connector.Leases{}, problem.Wrap(err, problem.Invalid, "the hello is not valid: %v", err)
 	}
 	if err := s.view.Current(); err != nil {
-		return connector.Welcome{}, err
+		return connector.Leases{}, err
 	}
 	e, _, there := s.registry.Environment(at)
 	if !there {
-		return connector.Welcome{}, problem.New(problem.Denied, "environment %s was removed", id.Name(at.Environment))
+		return connector.Leases{}, problem.New(problem.Denied, "environment %s was removed", id.Name(at.Environment))
 	}
 	if !proven(e, h) {
-		return connector.Welcome{}, problem.New(problem.Denied, "another machine was enrolled as environment %s", id.Name(at.Environment))
+		return connector.Leases{}, problem.New(problem.Denied, "another machine was enrolled as environment %s", id.Name(at.Environment))
 	}
 	last, seq := s.registry.Connectors.Version(at.Tenant, string(at.Environment))
 	now := connector.Welcomed{Environment: at.Environment, Instance: h.Instance, Store: h.Store, Version: h.Version, Manifest: h.Manifest}
 	switch {
 	case h.Again && last.Instance != h.Instance:
-		return connector.Welcome{}, problem.New(problem.Conflict, "another connector with this identity took over")
-	case same(last, now):
+		return connector.Leases{}, problem.New(problem.Conflict, "another connector with this identity took over")
+	case reflect.DeepEqual(last, now): // both were read from JSON
 	default:
 		seq, err = s.deps.Log.AppendAfter(ctx, eventlog.Draft{Event: now, Tenant: at.Tenant, Key: string(at.Environment), Actor: actor}, seq)
 		if err != nil {
-			return connector.Welcome{}, err
+			return connector.Leases{}, err
 		}
 		// A crash here leaves the older instance unfenced on its subject, where nobody asks it any more; its next hello tells it.
 		if last.Instance != "" && last.Instance != h.Instance {
@@ -214,10 +212,10 @@ func (s *Service) welcome(ctx context.Context, m *nats.Msg) (connector.Welcome, 
 		wait, cancel := context.WithTimeout(ctx, applyWithin)
 		defer cancel()
 		if err := s.view.Wait(wait, seq); err != nil {
-			return connector.Welcome{}, err
+			return connector.Leases{}, err
 		}
 	}
-	return connector.Welcome{Now: s.now().UTC(), Keys: s.registry.Keys(), Leases: s.registry.Leases(at)}, nil
+	return s.leasesOf(at), nil
 }
 
 // proven says that a hello is of the machine that is enrolled now, and not of one that was before and is on the bus until
@@ -232,9 +230,3 @@ func proven(e environment.Registered, h connector.Hello) bool {
 
 // applyWithin is how long this instance may take to hear what it said itself.
 const applyWithin = 5 * time.Second
-
-func same(a, b connector.Welcomed) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && string(x) == string(y)
-}

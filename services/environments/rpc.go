@@ -284,7 +284,7 @@ func (s *Service) attach(ctx context.Context, who rpc.Caller, q ask.Attach) (vol
 		s.log.Warn("an attachment is not known everywhere yet", "volume", v.Volume, "err", err)
 	}
 	// A crash here leaves the machine to hear of the lease with the next renewal; so does one that is not there now.
-	if err := s.renew(ctx, at, s.registry.Leases(at)); err != nil {
+	if err := s.renew(ctx, at); err != nil {
 		s.log.Info("the machine hears of its attachment later", "environment", at.Environment, "err", err)
 	}
 	return v, nil
@@ -312,22 +312,12 @@ const (
 // release ends an attachment, and returns when the machine has ended what ran.
 func (s *Service) release(ctx context.Context, who rpc.Caller, q ask.Release) (ask.Released, error) {
 	began := s.now()
-	if err := s.configures(who); err != nil {
-		return ask.Released{}, err
-	}
-	at, _, _, err := s.there(who, q.Environment)
-	if err != nil {
-		return ask.Released{}, err
-	}
-	if q.Volume == "" {
-		q.Volume = mainVolume
-	}
-	v, seq := s.registry.Volumes.Version(at.Tenant, string(registry.VolumeID(at, q.Volume)))
+	at, v, seq, err := s.volumeThere(who, q.Environment, q.Volume)
 	switch {
+	case err != nil:
+		return ask.Released{}, err
 	case len(q.Reason) > maxReason:
 		return ask.Released{}, problem.New(problem.Invalid, "a reason has at most %d bytes", maxReason)
-	case seq == 0:
-		return ask.Released{}, problem.New(problem.NotFound, "environment %s has no volume %.60q", id.Name(q.Environment), q.Volume)
 	case v.Attached == nil:
 		return ask.Released{Volume: v, Took: s.now().Sub(began)}, nil
 	}

@@ -71,7 +71,7 @@ func Unified() string {
 	if at == "" {
 		return ""
 	}
-	own, _ := os.ReadFile("/proc/self/cgroup")
+	own, _ := os.ReadFile("/proc/self/cgroup") // without it the mount's top is tried
 	for line := range strings.Lines(string(own)) {
 		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
 			if dir := filepath.Join(at, path); usable(dir) {
@@ -122,7 +122,7 @@ func (g Group) Remove() {
 	if g.Dir == "" {
 		return
 	}
-	entries, _ := os.ReadDir(g.Dir)
+	entries, _ := os.ReadDir(g.Dir) // one that is gone has none
 	for _, e := range entries {
 		if e.IsDir() {
 			Group{Dir: filepath.Join(g.Dir, e.Name())}.Remove()
@@ -149,7 +149,7 @@ func (g Group) inCgroup(dir string) (out []int) {
 			out = append(out, pid)
 		}
 	}
-	entries, _ := os.ReadDir(dir)
+	entries, _ := os.ReadDir(dir) // one that is gone has none
 	for _, e := range entries {
 		if e.IsDir() {
 			out = append(out, g.inCgroup(filepath.Join(dir, e.Name()))...)

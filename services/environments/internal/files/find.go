@@ -118,7 +118,7 @@ func (t *Tree) entry(p place, at string, d fs.DirEntry) Entry {
 		e.Type = "dir"
 	case d.Type()&fs.ModeSymlink != 0:
 		e.Type = "link"
-		e.To, _ = p.dir.Readlink(filepath.FromSlash(at))
+		e.To, _ = p.dir.Readlink(filepath.FromSlash(at)) // one that changed meanwhile leads nowhere known
 	case d.Type().IsRegular():
 		e.Type = "file"
 		if info, err := d.Info(); err == nil {

@@ -128,7 +128,6 @@ func (h *Host) tryCommand(ctx context.Context) (shim.Exec, error) {
 
 // Probe implements link.Machine.
 func (h *Host) Probe(ctx context.Context) error {
-	h.endTooLarge(ctx)
 	if _, err := h.tryCommand(ctx); err != nil {
 		return err
 	}

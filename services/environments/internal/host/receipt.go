@@ -1,11 +1,9 @@
 package host
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"os"
-	"strconv"
 
 	"github.com/execwarden/execwarden/libs/keyfile"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -35,7 +33,3 @@ func writeReceipt(path string, what any) error {
 	}
 	return keyfile.Write(path, string(raw))
 }
-
-func count(n int64) string { return strconv.FormatInt(n, 10) }
-
-func encode(b []byte) string { return base64.StdEncoding.EncodeToString(b) }

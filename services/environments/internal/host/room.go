@@ -75,8 +75,8 @@ func sizeOf(ctx context.Context, dir string) (bytes int64) {
 	return bytes
 }
 
-// endTooLarge ends what runs on volumes that hold more than they may.
-func (h *Host) endTooLarge(ctx context.Context) {
+// EndTooLarge implements link.Machine.
+func (h *Host) EndTooLarge(ctx context.Context) {
 	if !h.cfg.Policy.Limited() {
 		return
 	}

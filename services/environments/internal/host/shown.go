@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"encoding/base64"
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -68,7 +70,7 @@ func (h *Host) addOutput(ctx context.Context, p *place, e *machine.Exec) error {
 	e.Clipped = true
 	headOut, headErr := texts(head.Pieces)
 	tailOut, tailErr := texts(tail.Pieces)
-	between := "\n[... " + count(e.Bytes-2*shownHalf) + " bytes of output are not shown here; exec_read has them ...]\n"
+	between := fmt.Sprintf("\n[... %d bytes of output are not shown here; exec_read has them ...]\n", e.Bytes-2*shownHalf)
 	e.Stdout, e.Stderr = headOut, headErr
 	if tailOut != "" || headOut != "" {
 		e.Stdout += between + tailOut
@@ -88,7 +90,7 @@ func texts(pieces []shim.Piece) (stdout, stderr string) {
 		case 2:
 			err.Write(p.Data)
 		default:
-			out.WriteString("\n[... " + count(p.Lost) + " bytes were not kept ...]\n")
+			fmt.Fprintf(&out, "\n[... %d bytes were not kept ...]\n", p.Lost)
 		}
 	}
 	return strings.ToValidUTF8(out.String(), "\uFFFD"), strings.ToValidUTF8(err.String(), "\uFFFD")
@@ -121,7 +123,7 @@ func (h *Host) read(ctx context.Context, p *place, a machine.ExecReadArgs) (any,
 		if utf8.Valid(piece.Data) {
 			one.Text = string(piece.Data)
 		} else {
-			one.Base64 = encode(piece.Data)
+			one.Base64 = base64.StdEncoding.EncodeToString(piece.Data)
 		}
 		out.Pieces = append(out.Pieces, one)
 	}

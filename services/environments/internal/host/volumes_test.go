@@ -150,6 +150,7 @@ func TestVolumeSize(t *testing.T) {
 	}
 	buskit.Eventually(t, "it is full", func() bool { return d.read("main", "full") == "" })
 	d.forget(p)
+	d.EndTooLarge(t.Context())
 	if err := d.Probe(t.Context()); err != nil {
 		t.Fatal(err)
 	}

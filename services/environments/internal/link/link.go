@@ -42,6 +42,8 @@ type Machine interface {
 	Clone(ctx context.Context, c connector.Clone) (connector.Copied, error)
 	// Probe really runs a command and moves a file.
 	Probe(ctx context.Context) error
+	// EndTooLarge ends what runs on volumes that hold more than they may.
+	EndTooLarge(ctx context.Context)
 	// Execs is how many commands run.
 	Execs() int
 	// Known lists the attachments of an earlier life, whose commands may run on.
@@ -67,8 +69,10 @@ type Config struct {
 type Link struct {
 	cfg      Config
 	identity Identity
+	pair     nkeys.KeyPair // the machine's
 	machine  Machine
-	store    Store
+	store    string                    // the receipts' name
+	since    atomic.Pointer[time.Time] // they are kept, by the registry's clock; nil: it was never heard
 	instance string
 	leases   *leases
 	keys     *permit.Keyring
@@ -91,13 +95,20 @@ func New(cfg Config, machine Machine) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
+	pair, err := loadKey(cfg.Home)
+	if err != nil {
+		return nil, err
+	}
 	store, err := LoadStore(cfg.Home)
 	if err != nil {
 		return nil, err
 	}
 	l := &Link{
-		cfg: cfg, identity: identity, machine: machine, store: store, instance: strings.ToLower(rand.Text()),
+		cfg: cfg, identity: identity, pair: pair, machine: machine, store: store.Name, instance: strings.ToLower(rand.Text()),
 		leases: newLeases(time.Now), keys: permit.NewKeyring(identity.Root), places: make(chan struct{}, cfg.MaxOrders), fenced: make(chan struct{}), poked: make(chan struct{}, 1),
+	}
+	if !store.Since.IsZero() {
+		l.since.Store(&store.Since)
 	}
 	l.leases.recall(machine.Known())
 	return l, nil
@@ -122,7 +133,8 @@ func (l *Link) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return l.greet(ctx, nc) })
 	group.Go(func() error { return l.beat(ctx, nc) })
-	group.Go(func() error { return l.endOrphans(ctx) })
+	group.Go(func() error { return l.every(ctx, time.Second, l.endOrphans) })
+	group.Go(func() error { return l.every(ctx, connector.BeatEvery, l.machine.EndTooLarge) })
 	group.Go(func() error { return l.machine.PassOn(ctx, l.print(nc)) })
 	group.Go(func() error {
 		select {
@@ -137,11 +149,7 @@ func (l *Link) Run(ctx context.Context) error {
 
 // dial connects to the bus through the gateway's one address. It tries for ever: the network may come at any time.
 func (l *Link) dial(ctx context.Context) (*nats.Conn, error) {
-	pair, err := loadKey(l.cfg.Home)
-	if err != nil {
-		return nil, err
-	}
-	public, err := pair.PublicKey()
+	public, err := l.pair.PublicKey()
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +158,7 @@ func (l *Link) dial(ctx context.Context) (*nats.Conn, error) {
 		return nil, err
 	}
 	opts := []nats.Option{
-		nats.Name(connector.ClientName + l.instance), nats.Nkey(public, signer(pair)), nats.CustomInboxPrefix(bus.InboxPrefix(public)),
+		nats.Name(connector.ClientName + l.instance), nats.Nkey(public, l.pair.Sign), nats.CustomInboxPrefix(bus.InboxPrefix(public)),
 		nats.ProxyPath(path), nats.SetCustomDialer(dialer{l.identity.Server}),
 		nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectJitter(500*time.Millisecond, 2*time.Second),
 		nats.RetryOnFailedConnect(true),
@@ -170,10 +178,6 @@ func (l *Link) dial(ctx context.Context) (*nats.Conn, error) {
 		}),
 	}
 	return nats.Connect(to, opts...)
-}
-
-func signer(pair nkeys.KeyPair) nats.SignatureHandler {
-	return func(nonce []byte) ([]byte, error) { return pair.Sign(nonce) }
 }
 
 // busURL is where the bus is reached at a server: a WebSocket below the server's own address.
@@ -227,12 +231,9 @@ func (l *Link) greet(ctx context.Context, nc *nats.Conn) error {
 
 func (l *Link) hello(ctx context.Context, nc *nats.Conn, again bool) error {
 	at := l.identity
-	h := connector.Hello{Instance: l.instance, Store: l.store.Name, Version: l.cfg.Version, Manifest: l.machine.Manifest(), Again: again}
-	pair, err := loadKey(l.cfg.Home)
-	if err != nil {
-		return err
-	}
-	if h.Proof, err = pair.Sign(connector.HelloText(h)); err != nil {
+	h := connector.Hello{Instance: l.instance, Store: l.store, Version: l.cfg.Version, Manifest: l.machine.Manifest(), Again: again}
+	var err error
+	if h.Proof, err = l.pair.Sign(connector.HelloText(h)); err != nil {
 		return err
 	}
 	raw, err := json.Marshal(h)
@@ -245,21 +246,21 @@ func (l *Link) hello(ctx context.Context, nc *nats.Conn, again bool) error {
 	if err != nil {
 		return problem.Wrap(err, problem.Unavailable, "the registry does not answer")
 	}
-	var r connector.Reply[connector.Welcome]
+	var r connector.Reply[connector.Leases]
 	if err := json.Unmarshal(m.Data, &r); err != nil {
 		return problem.Wrap(err, problem.Unavailable, "the registry's answer cannot be read")
 	}
 	if r.Code != "" {
 		return problem.New(problem.Code(r.Code), "%s", r.Message)
 	}
-	if l.store.Since.IsZero() {
+	if l.since.Load() == nil {
 		// Before any order is taken. A crash before this is one that began nothing.
-		l.store.Since = r.Body.Now
-		if err := l.store.save(l.cfg.Home); err != nil {
+		if err := (Store{l.store, r.Body.Now}).save(l.cfg.Home); err != nil {
 			return err
 		}
+		l.since.Store(&r.Body.Now)
 	}
-	l.take(ctx, connector.Leases(r.Body))
+	l.take(ctx, r.Body)
 	return nil
 }
 
@@ -312,19 +313,24 @@ func (l *Link) beat(ctx context.Context, nc *nats.Conn) error {
 }
 
 // endOrphans ends what runs under attachments that nobody renews any more.
-func (l *Link) endOrphans(ctx context.Context) error {
-	ticker := time.NewTicker(time.Second)
+func (l *Link) endOrphans(ctx context.Context) {
+	for _, lease := range l.leases.orphans(l.machine.OrphanGrace()) {
+		l.leases.end(lease.Attachment)
+		ended, err := l.machine.End(ctx, connector.End{Attachment: lease.Attachment, Epoch: lease.Epoch, Revoked: true})
+		l.cfg.Log.Warn("an attachment that nobody renewed is ended", "attachment", lease.Attachment, "killed", ended.Killed, "survivors", ended.Survivors, "err", err)
+	}
+}
+
+// every does something again and again until ctx ends.
+func (l *Link) every(ctx context.Context, pause time.Duration, do func(context.Context)) error {
+	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-		}
-		for _, lease := range l.leases.orphans(l.machine.OrphanGrace()) {
-			l.leases.end(lease.Attachment)
-			ended, err := l.machine.End(ctx, connector.End{Attachment: lease.Attachment, Epoch: lease.Epoch, Revoked: true})
-			l.cfg.Log.Warn("an attachment that nobody renewed is ended", "attachment", lease.Attachment, "killed", ended.Killed, "survivors", ended.Survivors, "err", err)
+			do(ctx)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func respond(m *nats.Msg, body any) {
 // has its receipt, and that is its answer. An error means not now.
 func (l *Link) order(ctx context.Context, o connector.Order) (connector.Answer, error) {
 	// A store that is younger than the admission does not know whether the order was begun under an older one.
-	if o.AdmittedAt.Before(l.store.Since) {
+	if since := l.since.Load(); since != nil && o.AdmittedAt.Before(*since) {
 		return connector.Answer{State: connector.Unknown, Code: string(problem.Unknown), Message: "unknown_outcome: the machine's receipts are younger than the order"}, nil
 	}
 	why := l.permitted(o)

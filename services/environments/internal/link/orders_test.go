@@ -30,6 +30,7 @@ func (m *machine) Manifest() environment.Manifest              { return environm
 func (m *machine) Open(context.Context, connector.Lease) error { return nil }
 func (m *machine) Known() []connector.Lease                    { return nil }
 func (m *machine) Probe(context.Context) error                 { return nil }
+func (m *machine) EndTooLarge(context.Context)                 {}
 func (m *machine) Execs() int                                  { return 0 }
 func (m *machine) OrphanGrace() time.Duration                  { return 0 }
 func (m *machine) Cancel(context.Context, connector.Cancel) connector.Answer {
@@ -103,7 +104,7 @@ func TestOrders(t *testing.T) {
 		}, want: connector.Done},
 		"under an attachment that ended": {link: func(l *Link) { l.leases.end("att_1") }, want: connector.Refused, code: problem.Denied},
 		"under a lease that lapsed":      {link: func(l *Link) { l.leases.recall([]connector.Lease{{Attachment: "att_1", Volume: "main", Epoch: 2}}) }, later: true, code: problem.Unavailable},
-		"before these receipts":          {link: func(l *Link) { l.store.Since = now.Add(time.Minute) }, want: connector.Unknown, code: problem.Unknown},
+		"before these receipts":          {link: func(l *Link) { later := now.Add(time.Minute); l.since.Store(&later) }, want: connector.Unknown, code: problem.Unknown},
 	} {
 		m := &machine{receipts: map[string]bool{}}
 		l := &Link{cfg: Config{}, machine: m, leases: newLeases(time.Now), keys: permit.NewKeyring(rootPublic)}

@@ -88,7 +88,7 @@ func VolumeID(p Place, name string) id.Volume {
 	return id.Derive[id.Volume](string(p.Tenant), string(p.Environment), name)
 }
 
-// Volumes lists the volumes of an environment.
+// VolumesOf lists the volumes of an environment.
 func (r *Registry) VolumesOf(p Place) []volume.Defined {
 	return slices.DeleteFunc(r.Volumes.All(p.Tenant), func(v volume.Defined) bool {
 		return v.Environment != p.Environment || v.Removed
