@@ -19,6 +19,7 @@ type Rules struct {
 	Volume  string             `json:"volume"`           // read and write
 	Roots   []environment.Root `json:"roots,omitempty"`  // besides
 	Network bool               `json:"network"`          // the machine's own; otherwise a network with nothing but itself
+	Hidden  []string           `json:"hidden,omitempty"` // with Own: directories that are empty in the cage, whose sockets nobody in it can reach
 	Own     bool               `json:"own"`              // this process is the first of namespaces of its own: see Furnish
 	Most    int                `json:"most"`             // processes and threads of the commands' user
 	System  []string           `json:"system,omitempty"` // read and execute; empty: what programs need

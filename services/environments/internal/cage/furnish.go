@@ -49,6 +49,11 @@ func mounts(r Rules) error {
 	if err := unix.Mount("shm", "/dev/shm", "tmpfs", plain, "size=256m,mode=1777"); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("own /dev/shm: %w", err)
 	}
+	for _, dir := range r.Hidden {
+		if err := hide(dir, r.kept()); err != nil {
+			return fmt.Errorf("hide %s: %w", dir, err)
+		}
+	}
 	if !r.ownTmp() {
 		return nil
 	}

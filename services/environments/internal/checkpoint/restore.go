@@ -34,7 +34,7 @@ func Restore(ctx context.Context, dir, hash, volume string, uid, gid int) (m Man
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return m, diskFault(err)
 	}
-	defer os.RemoveAll(tmp) // after the exchange this is the volume's former content
+	defer remove(tmp) // after the exchange this is the volume's former content
 	if err := m.extract(ctx, dir, tmp, uid, gid); err != nil {
 		return m, err
 	}
@@ -56,9 +56,21 @@ func Sweep(pattern string) {
 	left, _ := filepath.Glob(pattern) // the pattern is right
 	for _, dir := range left {
 		if info, err := os.Lstat(dir); err == nil && time.Since(info.ModTime()) > stale {
-			_ = os.RemoveAll(dir) // else the next life does
+			remove(dir)
 		}
 	}
+}
+
+// remove removes a directory with everything in it, also directories that their owner may not change: whoever is not root
+// has to let themselves in first. What cannot be removed, the next life sweeps.
+func remove(dir string) {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	_ = os.RemoveAll(dir)
 }
 
 // extract writes the archive's files into a directory, each compared with its entry.

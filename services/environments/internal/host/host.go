@@ -232,7 +232,7 @@ func (h *Host) ready(ctx context.Context, l connector.Lease) (*place, error) {
 		return nil, err
 	}
 	roots := []files.Root{{Path: p.volume, Write: true}}
-	rules := cage.Rules{Volume: p.volume, Own: true, Most: h.cfg.Policy.Processes, Network: h.cfg.Policy.Network != localpolicy.Off, Programs: h.cfg.Policy.Programs}
+	rules := cage.Rules{Volume: p.volume, Own: true, Hidden: []string{filepath.Join(h.cfg.Home, "attachments"), "/run"}, Most: h.cfg.Policy.Processes, Network: h.cfg.Policy.Network != localpolicy.Off, Programs: h.cfg.Policy.Programs}
 	if strings.HasPrefix(string(l.Attachment), probing) {
 		rules.Programs = nil // the machine is tried with a shell, whether or not others may have one
 	}
