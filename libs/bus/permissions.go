@@ -29,7 +29,7 @@ type User struct {
 func Connector(tenant id.Tenant, env id.Environment, instance, key string) User {
 	return User{
 		Name:      string(tenant) + "/" + string(env),
-		Publish:   []string{MachineSubject(tenant, env, "*"), OutputSubject(tenant, env, "*")},
+		Publish:   []string{MachineSubject(tenant, env, "*"), OutputSubject(tenant, env, "*"), GitSubject(string(tenant), string(env), ">")},
 		Subscribe: []string{EnvironmentSubject(tenant, env, instance, "*"), InboxPrefix(key) + ".>"},
 		Responses: 1, ResponseTTL: 5 * time.Minute,
 	}
@@ -134,6 +134,7 @@ func serviceUser(s schemas.Service) User {
 	}
 	if s == schemas.Toolbroker {
 		say(LiveSubject("*.*.up"))
+		u.Subscribe = append(u.Subscribe, GitSubject("*", "*", ">"))
 	}
 	for _, a := range schemas.Askings() {
 		if slices.Contains(a.Askers, s) {
@@ -195,6 +196,11 @@ func EnvironmentSubject(tenant id.Tenant, env id.Environment, instance, verb str
 // OutputSubject is where the output of a call on a machine is stored, in order.
 func OutputSubject(tenant id.Tenant, env id.Environment, c id.Call) string {
 	return "ew.out.v1." + string(tenant) + "." + string(env) + "." + string(c)
+}
+
+// GitSubject is where the connector of an environment asks the broker for git requests with a connection's credential.
+func GitSubject(tenant, env, rest string) string {
+	return "ew.git.v1." + tenant + "." + env + "." + rest
 }
 
 // DeadLetterSubject is where a service puts a message of one of its durables that it cannot decode.

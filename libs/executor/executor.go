@@ -121,13 +121,45 @@ func (g *Gate) Accept(ctx context.Context, h bus.Heard) (*Work, error) {
 	if err := w.Permit.Covers(w.Tenant, w.Requested, admitted.Requested); err != nil {
 		return w, err
 	}
-	// The event alone names the grant that a revocation is matched with, and how much of the control stream to wait
+	// The event alone names the grants that a revocation is matched with, and how much of the control stream to wait
 	// for; only the permit's word on both is signed.
-	if w.Permit.Grant != admitted.Grant || w.Permit.Control != admitted.Control || w.Permit.Tool != admitted.Tool {
+	if w.Permit.Grant != admitted.Grant || w.Permit.Control != admitted.Control || w.Permit.Tool != admitted.Tool || w.Permit.Lent != admitted.Lent {
 		return w, problem.New(problem.Denied, "the admission is not what its permit says")
 	}
 	if digest := permit.Digest(w.Requested.Body.Args); digest != w.Permit.ArgsDigest {
 		return w, problem.New(problem.Denied, "the arguments are not those that were admitted")
+	}
+	return w, nil
+}
+
+// Underway reads a call of another route that its executor carries out now, for whoever has a part in that. Problems:
+// denied when it was not admitted, or has its outcome.
+func (g *Gate) Underway(ctx context.Context, tenant id.Tenant, run id.Run, c id.Call, requested uint64, route call.Route) (*Work, error) {
+	if err := g.view.Current(); err != nil {
+		return nil, err
+	}
+	state, err := calls.Read(ctx, g.log, tenant, run, c, requested)
+	switch {
+	case err != nil:
+		return nil, err
+	case state.Requested == nil || state.RequestedSeq != requested || state.Admitted == nil || state.Admitted.Route != route:
+		return nil, problem.New(problem.Denied, "there is no such call that was admitted")
+	case state.Outcome != nil:
+		return nil, problem.New(problem.Denied, "the call has ended")
+	}
+	w := &Work{Tenant: tenant, Requested: *state.Requested, Admitted: *state.Admitted, Seq: state.AdmittedSeq, asked: state.RequestedAt}
+	if w.Admitted.Edited != 0 {
+		w.Requested.Body, w.Requested.ArgsDigest = w.Admitted.Body, permit.Digest(w.Admitted.Body.Args)
+	}
+	// It was good when the executor began; that its time is over since is no matter.
+	if w.Permit, err = g.keys.Verify(w.Admitted.Permit, route, g.now()); err != nil && problem.CodeOf(err) != problem.Expired {
+		return nil, err
+	}
+	if err := w.Permit.Covers(tenant, w.Requested, requested); err != nil {
+		return nil, err
+	}
+	if w.Permit.Grant != w.Admitted.Grant || w.Permit.Lent != w.Admitted.Lent || permit.Digest(w.Requested.Body.Args) != w.Permit.ArgsDigest {
+		return nil, problem.New(problem.Denied, "the admission is not what its permit says")
 	}
 	return w, nil
 }
@@ -164,8 +196,11 @@ func (g *Gate) verify(ctx context.Context, w *Work) (permit.Claims, error) {
 
 // Stands says whether what an admission rested on is there still, as far as this process has heard.
 func (g *Gate) Stands(tenant id.Tenant, a call.Admitted) bool {
-	connection, _, _ := strings.Cut(a.Tool, ".")
-	return g.flights.standing.Stands(thing{Tenant: tenant, ID: string(a.Grant)}) && !g.flights.standing.Gone(thing{Tenant: tenant, ID: "con_" + connection})
+	both := func(tool string, under id.Grant) bool {
+		connection, _, _ := strings.Cut(tool, ".")
+		return g.flights.standing.Stands(thing{Tenant: tenant, ID: string(under)}) && !g.flights.standing.Gone(thing{Tenant: tenant, ID: "con_" + connection})
+	}
+	return both(a.Tool, a.Grant) && (a.Lent == call.Lent{} || both(a.Lent.Tool, a.Lent.Grant))
 }
 
 // Claim claims the call. Problems: busy while another owner holds it.

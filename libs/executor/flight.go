@@ -9,6 +9,7 @@ import (
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/standing"
+	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
 )
 
@@ -74,7 +75,8 @@ type thing = standing.Thing
 
 type flight struct {
 	grant, agent, connection, run thing
-	swept                         bool // it was in flight at the last sweep
+	lentGrant, lent               thing // the grant and the connection that lend to the call; zero: none
+	swept                         bool  // it was in flight at the last sweep
 	cancel                        context.CancelCauseFunc
 }
 
@@ -91,8 +93,8 @@ func (f *flights) apply(e eventlog.Stored) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.end(errRevoked, func(x flight) bool { return x.grant == t })
-	f.end(errRemoved, func(x flight) bool { return x.agent == t || x.connection == t })
+	f.end(errRevoked, func(x flight) bool { return x.grant == t || x.lentGrant == t })
+	f.end(errRemoved, func(x flight) bool { return x.agent == t || x.connection == t || x.lent == t })
 }
 
 // cancelRun notes that a run was cancelled.
@@ -122,14 +124,18 @@ func (f *flights) enter(ctx context.Context, w *Work) (context.Context, func(), 
 	of := func(id string) thing { return thing{Tenant: w.Tenant, ID: id} }
 	connection, _, _ := strings.Cut(w.Requested.Tool, ".")
 	x := flight{grant: of(string(w.Admitted.Grant)), agent: of(string(w.Requested.Agent)), connection: of("con_" + connection), run: of(string(w.Admitted.Run))}
+	if lent := w.Admitted.Lent; lent != (call.Lent{}) {
+		name, _, _ := strings.Cut(lent.Tool, ".")
+		x.lentGrant, x.lent = of(string(lent.Grant)), of("con_"+name)
+	}
 	c := w.Admitted.Call
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, over := f.cancelled[x.run]
 	switch {
-	case !f.standing.Stands(x.grant):
+	case !f.standing.Stands(x.grant) || x.lentGrant != (thing{}) && !f.standing.Stands(x.lentGrant):
 		return nil, nil, errRevoked
-	case f.standing.Gone(x.agent) || f.standing.Gone(x.connection):
+	case f.standing.Gone(x.agent) || f.standing.Gone(x.connection) || f.standing.Gone(x.lent):
 		return nil, nil, errRemoved
 	case over:
 		return nil, nil, errRunEnds

@@ -40,6 +40,7 @@ type Claims struct {
 	// Attachment and Epoch bind a permit for a machine to what was attached when the call was admitted; empty: nothing was.
 	Attachment id.Attachment `json:"attachment,omitempty"`
 	Epoch      int           `json:"epoch,omitempty"`
+	Lent       call.Lent     `json:"lent,omitzero"` // by a connection, to a machine's tool
 	IssuedAt   time.Time     `json:"iat"`
 	ExpiresAt  time.Time     `json:"exp"`
 }

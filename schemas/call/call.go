@@ -49,6 +49,13 @@ type Args struct {
 	Args json.RawMessage `json:"args"`
 }
 
+// Lent is a connection's tool that the call of a machine's tool stands for besides, and the grant on that: for as long as
+// the call runs, the broker lends the machine what the connection may do there. Both grants have to allow the call.
+type Lent struct {
+	Tool  string   `json:"tool"`
+	Grant id.Grant `json:"grant,omitempty"` // none: no grant allows it
+}
+
 // Admitted lets an executor act, once, within the permit. When a person edited the arguments, Body has those that are
 // acted on, and the permit's digest is theirs; the request keeps what the caller asked for.
 type Admitted struct {
@@ -62,7 +69,8 @@ type Admitted struct {
 	Control   uint64      `json:"control_seq"`   // EW_CONTROL sequence that the decision saw
 	Permit    string      `json:"permit"`
 	Edited    uint64      `json:"edited_seq,omitempty"` // EW_ACTIVITY sequence of the approval.edited that the arguments are from; zero: the request's
-	ForRun    string      `json:"for_run,omitempty"`    // what later calls of the run may be and need no new approval, as a digest; empty: this call only
+	Lent      Lent        `json:"lent,omitzero"`
+	ForRun    string      `json:"for_run,omitempty"` // what later calls of the run may be and need no new approval, as a digest; empty: this call only
 	Body      Args        `json:"body,omitzero"`
 }
 
@@ -76,6 +84,7 @@ type Held struct {
 	Agent         id.Agent    `json:"agent"`
 	Tool          string      `json:"tool"`
 	Grant         id.Grant    `json:"grant"`
+	Lent          Lent        `json:"lent,omitzero"`
 	Digest        string      `json:"digest"`
 	Reason        string      `json:"reason"`
 	Quorum        int         `json:"quorum,omitempty"` // as the grant says
@@ -95,6 +104,7 @@ type Refused struct {
 	Run      id.Run      `json:"run"`
 	Tool     string      `json:"tool"`
 	Grant    id.Grant    `json:"grant,omitempty"`
+	Lent     Lent        `json:"lent,omitzero"`
 	Approval id.Approval `json:"approval,omitempty"`
 	Code     string      `json:"code"`
 	Reason   string      `json:"reason"`

@@ -25,6 +25,7 @@ type Defined struct {
 	Connection id.Connection `json:"connection"`
 	Type       Type          `json:"type"`
 	URL        string        `json:"url"`
+	GitURL     string        `json:"git_url,omitempty"` // of a GitHub's git server; default: derived from URL
 	Private    []string      `json:"private,omitempty"` // address:port pairs that may be reached although not public
 	Hosts      []string      `json:"hosts,omitempty"`   // where the provider keeps files, such as logs: read without the credential
 	Trusted    bool          `json:"trusted,omitempty"` // its results do not taint a run
@@ -131,6 +132,7 @@ type Tool struct {
 	Schema      json.RawMessage `json:"schema"`
 	Effect      Effect          `json:"effect"`
 	Writes      bool            `json:"writes"`
+	Lent        bool            `json:"lent,omitempty"` // done by a machine's tool with the connection's credential, and not by itself
 	// ChangedAt is when the provider was first seen to describe the tool otherwise than before; zero while it never
 	// was. A grant from before that time holds the tool's calls.
 	ChangedAt time.Time `json:"changed_at,omitzero"`
@@ -139,5 +141,5 @@ type Tool struct {
 // SameAs says whether a provider describes a tool as before.
 func (t Tool) SameAs(before Tool) bool {
 	return t.Name == before.Name && t.Description == before.Description && bytes.Equal(t.Schema, before.Schema) &&
-		t.Effect == before.Effect && t.Writes == before.Writes
+		t.Effect == before.Effect && t.Writes == before.Writes && t.Lent == before.Lent
 }

@@ -166,7 +166,7 @@ const (
 	ofMatch = `"if_match":{"type":"string","description":"SHA-256 that read_file gave: refuse when the file changed since; absent: refuse when it is there"}`
 )
 
-var tools = []connection.Tool{
+var tools = append([]connection.Tool{
 	tool("exec", connection.Opaque, true, "Run a command on the attached machine and answer with its exit code and output. Give argv, or command for the shell. With background it answers once the command runs.",
 		`"argv":{"type":"array","items":{"type":"string"},"minItems":1},"command":{"type":"string","description":"for the shell, in place of argv"},"cwd":{"type":"string"},"env":{"type":"object","additionalProperties":{"type":"string"}},"stdin":{"type":"string"},"timeout_s":{"type":"integer","minimum":1,"maximum":3600},"background":{"type":"boolean"}`, ""),
 	tool("exec_read", connection.Pure, false, "Read what a command printed, from an offset on, with its exit record once it has ended.",
@@ -187,4 +187,4 @@ var tools = []connection.Tool{
 	tool("list", connection.Pure, false, "List a directory.", ofPath+`,"depth":{"type":"integer","minimum":1,"maximum":5}`, ""),
 	tool("glob", connection.Pure, false, "Find files by a pattern such as src/**/*.go.", `"pattern":{"type":"string"},`+ofPath, `"pattern"`),
 	tool("grep", connection.Pure, false, "Find lines that match a regular expression (RE2).", `"pattern":{"type":"string"},`+ofPath+`,"glob":{"type":"string"},"max_matches":{"type":"integer","minimum":1,"maximum":1000}`, `"pattern"`),
-}
+}, gitTools...)

@@ -31,7 +31,7 @@ func (s *Service) credential(ctx context.Context, tenant id.Tenant, def connecti
 		}
 		now, ok := s.state.Connection(tenant, id.Name(def.Connection))
 		switch {
-		case !ok || !sameOrigin(now.URL, def.URL):
+		case !ok || !sameOrigin(now.URL, def.URL) || !sameOrigin(now.GitURL, def.GitURL):
 			return vault.Secret{}, problem.New(problem.Conflict, "connection %s is another by now; try again", id.Name(def.Connection))
 		case vault.Fingerprint(secret) == now.Credential:
 			return secret, nil

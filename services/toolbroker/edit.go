@@ -31,7 +31,7 @@ func (s *Service) checkEdit(ctx context.Context, who rpc.Caller, q ask.CheckEdit
 	}
 	r := *state.Requested
 	earlier := s.approvedEarlier(ctx, who.Tenant, r.Run)
-	d := policy.Decide(s.state.Known(who.Tenant, r.Agent, r.Tool), policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, Before: earlier.under, Passed: earlier.forRun}, &s.conditions, s.now())
+	d := s.judge(s.knowledge(who.Tenant, r.Agent, r.Tool, args), policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, Before: earlier.under, Passed: earlier.forRun})
 	if err := earlier.failed(); err != nil {
 		return ask.CheckedEdit{}, err
 	}
@@ -42,6 +42,6 @@ func (s *Service) checkEdit(ctx context.Context, who rpc.Caller, q ask.CheckEdit
 	case policy.Admit:
 		out.Reason = "the grant asks nobody about the edited arguments; it waits because it was edited"
 	}
-	out.Quorum, out.Approver, out.FourEyes = d.Grant.Quorum, d.Grant.Approver, d.Grant.FourEyes
+	out.Quorum, out.Approver, out.FourEyes, _ = d.Rule()
 	return out, nil
 }

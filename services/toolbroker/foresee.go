@@ -58,7 +58,7 @@ func (s *Service) foresee(tenant id.Tenant, a id.Agent, c ask.PlannedCall) ask.S
 		d := problem.DetailOf(err)
 		return simulated(policy.Decision{Verdict: policy.Refuse, Code: d.Code, Reason: d.Message})
 	}
-	return simulated(policy.Decide(s.state.Known(tenant, a, c.Tool), policy.Request{Args: args, Tainted: c.Tainted}, &s.conditions, s.now()))
+	return simulated(s.judge(s.knowledge(tenant, a, c.Tool, args), policy.Request{Args: args, Tainted: c.Tainted}))
 }
 
 // simulateGrant decides recorded calls of the grant's agent once as things are and once with the grant beside, or in
@@ -95,12 +95,13 @@ func (s *Service) simulateGrant(ctx context.Context, who rpc.Caller, q ask.Simul
 		if err != nil {
 			continue
 		}
-		known := s.state.Known(who.Tenant, r.Agent, r.Tool)
+		k := s.knowledge(who.Tenant, r.Agent, r.Tool, args)
 		request := policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0}
-		now := policy.Decide(known, request, &s.conditions, s.now())
-		known.Grants = append(slices.DeleteFunc(slices.Clone(known.Grants), func(g policy.Grant) bool { return g.Created.Grant == q.Grant.Grant }), proposed)
-		then := policy.Decide(known, request, &s.conditions, s.now())
-		if now.Verdict == then.Verdict && now.GrantID() == then.GrantID() {
+		now := s.judge(k, request)
+		k.Grants = append(slices.DeleteFunc(slices.Clone(k.Grants), func(g policy.Grant) bool { return g.Created.Grant == q.Grant.Grant }), proposed)
+		k.there.Grants = k.Grants // they are one agent's
+		then := s.judge(k, request)
+		if now.Verdict == then.Verdict && now.GrantID() == then.GrantID() && now.LentID() == then.LentID() {
 			continue
 		}
 		out.Differ++

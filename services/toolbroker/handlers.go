@@ -150,7 +150,7 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	}
 	control := s.view.Seq() // before the state is read: the decision saw at least this
 	r := a.request
-	known := s.state.Known(a.tenant, r.Agent, r.Tool)
+	var k knowledge
 	d := policy.Decision{Verdict: policy.Refuse}
 	earlier := s.approvedEarlier(ctx, a.tenant, r.Run)
 	args, err := permit.CanonicalArgs(r.Body.Args)
@@ -165,13 +165,17 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	case permit.Digest(r.Body.Args) != r.ArgsDigest:
 		d.Code, d.Reason = problem.Invalid, "the arguments do not have the digest that the request names"
 	default:
-		d = policy.Decide(known, policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, NotAfter: r.NotAfter, Approved: a.approved, Before: earlier.under, Passed: earlier.forRun}, &s.conditions, s.now())
+		k = s.knowledge(a.tenant, r.Agent, r.Tool, args)
+		d = s.judge(k, policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, NotAfter: r.NotAfter, Approved: a.approved, Before: earlier.under, Passed: earlier.forRun})
 	}
 	if err := earlier.failed(); err != nil {
 		return err
 	}
-	if d.Verdict == policy.Admit && !known.Tool.Folded && d.Grant.Limits != (grant.Limits{}) {
-		reached, err := s.counters.Reserve(ctx, counter.Call{Tenant: a.tenant, Grant: d.GrantID(), Run: r.Run, Call: r.Call, Seq: a.seq}, d.Grant.Limits)
+	for _, g := range []*policy.Grant{d.Grant, d.Lent} {
+		if d.Verdict != policy.Admit || k.Tool.Folded || g == nil || g.Limits == (grant.Limits{}) {
+			continue
+		}
+		reached, err := s.counters.Reserve(ctx, counter.Call{Tenant: a.tenant, Grant: g.Created.Grant, Run: r.Run, Call: r.Call, Seq: a.seq}, g.Limits)
 		if err != nil {
 			return err
 		}
@@ -179,30 +183,32 @@ func (s *Service) decide(ctx context.Context, a question) error {
 			d.Verdict, d.Code, d.Reason = policy.Refuse, problem.Busy, reached
 		}
 	}
+	lent := k.lentBy(d)
 	var ev schemas.Event
 	draft := eventlog.Draft{Tenant: a.tenant, Key: string(r.Run), Run: r.Run, Actor: actor, Causation: a.cause, Correlation: a.correlation}
 	switch d.Verdict {
 	case policy.Admit:
-		text, err := s.sign(ctx, a, d, known.Tool.Route, control)
+		text, err := s.sign(ctx, a, d, lent, k.Tool.Route, control)
 		if err != nil {
 			return err
 		}
-		draft.Route = known.Tool.Route
-		admitted := call.Admitted{Call: r.Call, Run: r.Run, Tool: r.Tool, Route: known.Tool.Route, Grant: d.GrantID(), Approval: a.approval,
+		draft.Route = k.Tool.Route
+		admitted := call.Admitted{Call: r.Call, Run: r.Run, Tool: r.Tool, Route: k.Tool.Route, Grant: d.GrantID(), Lent: lent, Approval: a.approval,
 			Requested: a.seq, Control: control, Permit: text, Edited: a.edited}
 		if a.edited != 0 {
 			admitted.Body = r.Body
 		}
 		if a.forRun && granting && d.Asked { // what nobody had to approve was approved for itself
 			// Later calls find it here. A crash before this is stored leaves them held, as the call itself is.
-			admitted.ForRun = policy.Scope(*d.Grant, *known.Tool, args, len(r.Taint) > 0)
+			admitted.ForRun = k.scope(d, args, len(r.Taint) > 0)
 		}
 		ev = admitted
 	case policy.Hold:
-		ev = call.Held{Call: r.Call, Run: r.Run, Agent: r.Agent, Tool: r.Tool, Grant: d.GrantID(), Digest: d.Digest, Reason: d.Reason,
-			Quorum: d.Grant.Quorum, Approver: d.Grant.Approver, FourEyes: d.Grant.FourEyes, EscalateAfter: d.Grant.EscalateAfter, Requested: a.seq, Control: control}
+		held := call.Held{Call: r.Call, Run: r.Run, Agent: r.Agent, Tool: r.Tool, Grant: d.GrantID(), Lent: lent, Digest: d.Digest, Reason: d.Reason, Requested: a.seq, Control: control}
+		held.Quorum, held.Approver, held.FourEyes, held.EscalateAfter = d.Rule()
+		ev = held
 	default:
-		ev = call.Refused{Call: r.Call, Run: r.Run, Tool: r.Tool, Grant: d.GrantID(), Approval: a.approval, Code: string(d.Code), Reason: d.Reason, Control: control}
+		ev = call.Refused{Call: r.Call, Run: r.Run, Tool: r.Tool, Grant: d.GrantID(), Lent: lent, Approval: a.approval, Code: string(d.Code), Reason: d.Reason, Control: control}
 	}
 	s.metrics.decisions.WithLabelValues(ev.Kind()).Inc()
 	draft.Event = ev
@@ -238,7 +244,7 @@ func (s *Service) approvedEarlier(ctx context.Context, tenant id.Tenant, run id.
 				return
 			}
 			if ev, err := eventlog.Decode[call.Admitted](e); err == nil && ev.Approval != "" {
-				grants[ev.Grant] = true
+				grants[ev.Grant], grants[ev.Lent.Grant] = true, true
 				if ev.ForRun != "" {
 					scopes[ev.ForRun] = true
 				}
@@ -252,11 +258,11 @@ func (s *Service) approvedEarlier(ctx context.Context, tenant id.Tenant, run id.
 	}
 }
 
-func (s *Service) sign(ctx context.Context, a question, d policy.Decision, route call.Route, control uint64) (string, error) {
+func (s *Service) sign(ctx context.Context, a question, d policy.Decision, lent call.Lent, route call.Route, control uint64) (string, error) {
 	now := s.now().UTC()
 	claims := permit.Claims{
 		Audience: route, Tenant: a.tenant, Run: a.request.Run, Call: a.request.Call, Tool: a.request.Tool,
-		ArgsDigest: a.request.ArgsDigest, Grant: d.GrantID(), Requested: a.seq, Control: control,
+		ArgsDigest: a.request.ArgsDigest, Grant: d.GrantID(), Requested: a.seq, Control: control, Lent: lent,
 		IssuedAt: now, ExpiresAt: now.Add(s.cfg.PermitLife),
 	}
 	if route == call.Exec {

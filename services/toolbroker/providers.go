@@ -31,7 +31,8 @@ type providers struct {
 	changed    func(connectionKey) // the connection says that its tools changed
 	guard      func(connectionKey, upstream.Provider) upstream.Provider
 	ways       *egress.Origins
-	oauth      *oauth.Client // set before the first provider is made
+	gitWays    *egress.Origins // to git servers, whose answers are as large as repositories
+	oauth      *oauth.Client   // set before the first provider is made
 
 	mu      sync.Mutex
 	open    map[connectionKey]opened
@@ -53,8 +54,9 @@ func newProviders(credential func(context.Context, id.Tenant, connection.Defined
 	packaged func(id.Tenant, id.Connection) (connection.Packaged, bool), guard func(connectionKey, upstream.Provider) upstream.Provider, changed func(connectionKey), programs stdio.Programs, log *slog.Logger) *providers {
 	return &providers{
 		credential: credential, defined: defined, packaged: packaged, guard: guard, changed: changed, programs: programs, log: log,
-		ways: egress.NewOrigins(egress.Rule{Methods: []string{"*"}, MaxBytes: 16 << 20, Timeout: -1, MaxRedirects: -1}),
-		open: map[connectionKey]opened{},
+		ways:    egress.NewOrigins(egress.Rule{Methods: []string{"*"}, MaxBytes: 16 << 20, Timeout: -1, MaxRedirects: -1}),
+		gitWays: egress.NewOrigins(egress.Rule{Methods: []string{http.MethodGet, http.MethodPost}, MaxBytes: -1, Timeout: -1, MaxRedirects: -1}),
+		open:    map[connectionKey]opened{},
 	}
 }
 
@@ -104,7 +106,15 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connectio
 		if err != nil {
 			return nil, err
 		}
-		return github.New(github.Config{URL: def.URL, Credential: token, Transport: way, Files: files})
+		git, err := github.GitURL(def.URL, def.GitURL)
+		if err != nil {
+			return nil, err
+		}
+		gitWay, err := p.gitWays.To(git.String(), def.Private)
+		if err != nil {
+			return nil, err
+		}
+		return github.New(github.Config{URL: def.URL, GitURL: def.GitURL, Credential: token, Transport: way, Git: gitWay, Files: files})
 	case connection.MCP:
 		client := &http.Client{Transport: way}
 		switch {
@@ -197,6 +207,7 @@ func (p *providers) close() {
 	p.mu.Unlock()
 	p.closing.Wait()
 	p.ways.CloseIdleConnections()
+	p.gitWays.CloseIdleConnections()
 }
 
 // bearer adds a connection's credential to each request. The way out behind it leads to the connection's own origin

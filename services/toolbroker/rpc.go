@@ -17,6 +17,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/control"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/github"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/oauth"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/stdio"
 )
@@ -74,7 +75,7 @@ func (s *Service) defineConnection(ctx context.Context, who rpc.Caller, q ask.De
 	if def.Credential = ""; ok { // the credential of one that was removed is deleted
 		def.Credential = old.Credential
 	}
-	if def.Credential != "" && q.Credential == "" && !def.Removed && !sameOrigin(old.URL, def.URL) {
+	if def.Credential != "" && q.Credential == "" && !def.Removed && (!sameOrigin(old.URL, def.URL) || !sameOrigin(old.GitURL, def.GitURL)) {
 		// Who may change a connection may not read its credential, nor have it sent elsewhere.
 		return ask.Sequence{}, problem.New(problem.Invalid, "the credential of connection %s is for %s; give the one for the new address with it", name, old.URL)
 	}
@@ -119,6 +120,14 @@ func (s *Service) checkURL(tenant id.Tenant, def connection.Defined) error {
 		}
 		_, err := s.providers.programs.Find(tenant, def.URL)
 		return err
+	}
+	if def.GitURL != "" {
+		if def.Type != connection.GitHub {
+			return problem.New(problem.Invalid, "git_url is for connections of type github")
+		}
+		if _, err := github.GitURL(def.URL, def.GitURL); err != nil {
+			return err
+		}
 	}
 	u, err := url.Parse(def.URL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil {

@@ -38,6 +38,8 @@ type Config struct {
 	BreakerFailures    int           `name:"breaker_failures" default:"5" help:"how many requests in a row a connection may leave without an answer before it gets none for a while"`
 	BreakerRest        time.Duration `name:"breaker_rest" default:"15s" help:"that while; then one request tries"`
 	RelistEvery        time.Duration `name:"relist_every" default:"5m" help:"how often connections are asked again what tools they have"`
+	GitMaxBytes        int64         `name:"git_max_bytes" default:"1073741824" help:"most bytes of one git clone, fetch or push of a machine that go through the broker"`
+	GitIdle            time.Duration `name:"git_idle" default:"2m" help:"how long a git request of a machine may carry nothing before it is ended"`
 	PermitLife         time.Duration `name:"permit_life" default:"5m" help:"how long an admission may wait for its executor, at most 15m"`
 }
 
@@ -53,6 +55,8 @@ func (c Config) validate() error {
 		return problem.New(problem.Invalid, "breaker_failures %d is below 1, or breaker_rest %s is outside (0, 1h]", c.BreakerFailures, c.BreakerRest)
 	case c.RelistEvery < time.Second:
 		return problem.New(problem.Invalid, "relist_every %s is under 1s", c.RelistEvery)
+	case c.GitMaxBytes < 1<<20 || c.GitIdle < time.Second || c.GitIdle > time.Hour:
+		return problem.New(problem.Invalid, "git_max_bytes %d is below 1 MiB, or git_idle %s outside [1s, 1h]", c.GitMaxBytes, c.GitIdle)
 	case c.PermitLife <= 0 || c.PermitLife > permit.MaxLife:
 		return problem.New(problem.Invalid, "permit_life %s is outside (0, %s]", c.PermitLife, permit.MaxLife)
 	}
@@ -93,6 +97,7 @@ type metrics struct {
 	upstream  *prometheus.HistogramVec
 	renewals  *prometheus.CounterVec
 	breakers  *prometheus.GaugeVec
+	git       *prometheus.CounterVec
 }
 
 // New makes the service.
@@ -118,11 +123,13 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 			Buckets: prometheus.ExponentialBuckets(0.005, 3, 9)}, []string{"type", "outcome"}),
 		breakers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "execwarden_connection_breaker_state", Help: "What the breaker of each connection does: 0 closed (calls go through), 1 half open (one tries), 2 open (nothing is sent)."}, []string{"tenant", "connection"}),
+		git: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "execwarden_git_lent_bytes_total", Help: "Bytes of machines' git requests that went through with a connection's credential, by direction."}, []string{"direction"}),
 		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "execwarden_token_renewals_total", Help: "Renewals of connections' OAuth tokens, by outcome: renewed, refused (somebody has to log in), failed (tried again at the next call)."}, []string{"outcome"}),
 	}
 	s.providers = newProviders(s.credential, s.state.Connection, s.state.Package, s.guard, s.lists.soon, programs, s.log)
-	for _, c := range []prometheus.Collector{s.metrics.decisions, s.metrics.upstream, s.metrics.renewals, s.metrics.breakers} {
+	for _, c := range []prometheus.Collector{s.metrics.decisions, s.metrics.upstream, s.metrics.renewals, s.metrics.breakers, s.metrics.git} {
 		if err := deps.Metrics.Register(c); err != nil {
 			return nil, err
 		}
@@ -164,6 +171,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	defer s.providers.close()
 
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.lend(ctx) })
 	group.Go(func() error { return s.view.Run(ctx) })
 	group.Go(func() error { return router.Run(ctx) })
 	group.Go(func() error { s.relist(ctx); return nil })

@@ -32,6 +32,8 @@ func (h *Host) Cancel(ctx context.Context, c connector.Cancel) connector.Answer 
 			if r != nil && r.Answer != nil {
 				return *r.Answer
 			}
+			// One of several commands may have ended, and the next is not to begin.
+			_ = writeReceipt(offFile(p, c.Call), "the call was called off while it was carried out") // else it ends by itself
 			return failed(connector.Unknown, problem.New(problem.Unknown, "it was begun"))
 		}
 		if err := writeReceipt(offFile(p, c.Call), "the call was called off before it began"); err != nil {

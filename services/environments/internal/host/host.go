@@ -49,6 +49,7 @@ type Host struct {
 	flying map[id.Call]*flight
 	gates  map[string]*sync.RWMutex // by volume
 	rooms  map[string]room          // by volume
+	broker Broker                   // nil: the machine was not connected yet
 
 	tails     chan tail
 	following map[string]bool // by call

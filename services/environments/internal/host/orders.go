@@ -68,7 +68,7 @@ type receipt struct {
 }
 
 // growing are the tools that make files.
-var growing = []string{"write_file", "edit_file", "apply_patch"}
+var growing = []string{"write_file", "edit_file", "apply_patch", "git_clone", "git_fetch", "git_commit"}
 
 // once carries out an order other than a command. One that changes something leaves a receipt before and after.
 func (h *Host) once(ctx context.Context, p *place, o connector.Order, name string, writes bool) connector.Answer {
@@ -124,6 +124,9 @@ func (h *Host) once(ctx context.Context, p *place, o connector.Order, name strin
 func digestOf(o connector.Order) string { return permit.Digest([]byte(o.Tool), o.Args) }
 
 func (h *Host) answer(ctx context.Context, p *place, o connector.Order, name string) connector.Answer {
+	if strings.HasPrefix(name, "git_") {
+		return h.git(ctx, p, o, name)
+	}
 	result, err := h.tool(ctx, p, name, o.Args)
 	if err != nil {
 		return toolError(err)

@@ -50,6 +50,8 @@ type Machine interface {
 	Known() []connector.Lease
 	// PassOn hands what commands print to sink until ctx ends.
 	PassOn(ctx context.Context, sink func(context.Context, host.Printed) error) error
+	// Borrow sets who makes git requests with connections' credentials.
+	Borrow(b host.Broker)
 	// OrphanGrace is how long what runs may go on when nobody renews its attachment.
 	OrphanGrace() time.Duration
 }
@@ -124,6 +126,7 @@ func (l *Link) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer l.working.Wait()
 	defer cancel()
+	l.machine.Borrow(broker{l, nc})
 	at := l.identity
 	sub, err := nc.Subscribe(bus.EnvironmentSubject(at.Tenant, at.Environment, l.instance, "*"), func(m *nats.Msg) { l.hear(ctx, m) })
 	if err != nil {

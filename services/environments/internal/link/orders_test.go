@@ -26,6 +26,8 @@ type machine struct {
 	receipts      map[string]bool
 }
 
+func (*machine) Borrow(host.Broker) {}
+
 func (m *machine) Manifest() environment.Manifest              { return environment.Manifest{} }
 func (m *machine) Open(context.Context, connector.Lease) error { return nil }
 func (m *machine) Known() []connector.Lease                    { return nil }

@@ -30,6 +30,10 @@ type Config struct {
 	Credential func(context.Context) (vault.Secret, error)
 	// Transport is the way out to URL. Required.
 	Transport http.RoundTripper
+	// GitURL of the git server. Defaults to what GitURL derives from URL.
+	GitURL string
+	// Git is the way out to the git server. Defaults to none: nothing is lent to machines.
+	Git http.RoundTripper
 	// Files is the way out to the hosts that GitHub keeps logs on, without any credential. Defaults to none.
 	Files http.RoundTripper
 	// WriteEvery is the least time from one writing request to the next. Defaults to 1 s, which GitHub asks for.
@@ -59,6 +63,8 @@ type Provider struct {
 	client      *github.Client
 	credentials *credentials
 	files       http.RoundTripper
+	git         *url.URL
+	gitOut      http.RoundTripper
 }
 
 // New makes a provider.
@@ -78,7 +84,11 @@ func New(cfg Config) (*Provider, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	})
 	client.BaseURL = u
-	return &Provider{client: client, credentials: creds, files: cfg.Files}, nil
+	git, err := GitURL(cfg.URL, cfg.GitURL)
+	if err != nil {
+		return nil, err
+	}
+	return &Provider{client: client, credentials: creds, files: cfg.Files, git: git, gitOut: cfg.Git}, nil
 }
 
 // Tools implements upstream.Provider.
@@ -86,6 +96,9 @@ func (p *Provider) Tools(context.Context) ([]connection.Tool, error) {
 	out := make([]connection.Tool, 0, len(tools))
 	for _, t := range tools {
 		out = append(out, connection.Tool{Name: t.name, Description: t.about, Schema: schemaOf(t.required, t.optional), Effect: t.effect, Writes: t.effect != connection.Pure})
+	}
+	if p.gitOut != nil {
+		out = append(out, lentTools()...)
 	}
 	return out, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/member"
 )
 
 // Tool is a callable with the executor that serves it.
@@ -55,6 +56,8 @@ type Request struct {
 	Before func(id.Grant) bool
 	// Passed says whether members approved, for the rest of this run, calls of a scope.
 	Passed func(scope string) bool
+
+	lends bool // a machine's tool is asked for, and this is what a connection lends to it
 }
 
 // Conditions gives checked conditions by their text.
@@ -80,6 +83,32 @@ type Decision struct {
 	Asked   bool   // admitted because members approved it, and not without
 	Code    problem.Code
 	Reason  string
+
+	Lent  *Grant   // the grant on the connection that lends to the call; nil when none does, or no grant allows it
+	asked []*Grant // those that ask people
+}
+
+// Rule is what the grants that ask people ask of them: all of what each does.
+func (d Decision) Rule() (quorum int, approver member.Role, fourEyes bool, escalateAfter int) {
+	for _, g := range d.asked {
+		quorum = max(quorum, g.Quorum)
+		fourEyes = fourEyes || g.FourEyes
+		if g.EscalateAfter > 0 && (escalateAfter == 0 || g.EscalateAfter < escalateAfter) {
+			escalateAfter = g.EscalateAfter
+		}
+		if g.Approver != "" && (approver == "" || g.Approver.AtLeast(approver)) {
+			approver = g.Approver
+		}
+	}
+	return quorum, approver, fourEyes, escalateAfter
+}
+
+// LentID is the id of the grant on the connection that lends to the call, "" when there is none.
+func (d Decision) LentID() id.Grant {
+	if d.Lent == nil {
+		return ""
+	}
+	return d.Lent.Created.Grant
 }
 
 // GrantID is the id of the grant that the decision rests on, "" when there is none.
@@ -102,6 +131,8 @@ func Decide(k Known, r Request, conditions Conditions, now time.Time) Decision {
 		return refuse(problem.NotFound, "there is no such tool")
 	case k.Tool.Route == call.Script && !k.Agent.Runtime.Enabled:
 		return refuse(problem.Denied, "the agent's runtime is off")
+	case k.Tool.Lent && !r.lends:
+		return refuse(problem.Invalid, k.Tool.Full+" is done by a machine's git tools with the connection's credential, and not by itself")
 	}
 	if k.Tool.Folded {
 		return folded(k, r.Run, now)
@@ -182,7 +213,7 @@ func (c considered) under(g Grant) Decision {
 	case !holds:
 		d.Reason = "the grant's condition does not hold: " + g.Condition
 	default:
-		d = Decision{Verdict: Admit, Grant: &g, Digest: Digest(g, *c.Tool, c.Args), Reason: "granted"}
+		d = Decision{Verdict: Admit, Grant: &g, Digest: Digest(g, *c.Tool, c.Args), Reason: "granted", asked: []*Grant{&g}}
 		if reason := c.wants(g); reason != "" {
 			switch {
 			case c.Approved == d.Digest:
@@ -276,6 +307,9 @@ func Visible(k Known, run id.Run, now time.Time) bool {
 	}
 	if k.Tool.Folded {
 		return slices.ContainsFunc(k.Behind, func(t Tool) bool { return Visible(Known{Agent: k.Agent, Tool: &t, Grants: k.Grants}, run, now) })
+	}
+	if k.Tool.Lent {
+		return false // by itself
 	}
 	visible := false
 	for _, g := range k.Grants {

@@ -1,0 +1,95 @@
+package link
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/connector"
+	"github.com/execwarden/execwarden/services/environments/internal/host"
+)
+
+// askBroker is how long the broker may take for one piece: longer than a git server may be silent.
+const askBroker = 5 * time.Minute
+
+// broker asks the tool broker for git requests, under this environment's subjects.
+type broker struct {
+	link *Link
+	nc   *nats.Conn
+}
+
+// Open implements host.Broker.
+func (b broker) Open(ctx context.Context, q connector.GitOpen) (host.Lent, error) {
+	raw, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	m, err := b.ask(ctx, "open", nats.Header{}, raw)
+	if err != nil {
+		return nil, err
+	}
+	var o connector.GitOpened
+	if err := json.Unmarshal(m.Data, &o); err != nil || o.Broker == "" {
+		return nil, problem.New(problem.Unavailable, "the broker does not answer as one; is the connector older or newer than it?")
+	}
+	return &lent{b, o}, nil
+}
+
+func (b broker) ask(ctx context.Context, to string, header nats.Header, data []byte) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, askBroker)
+	defer cancel()
+	at := b.link.identity
+	m, err := b.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: bus.GitSubject(string(at.Tenant), string(at.Environment), to), Header: header, Data: data})
+	if err != nil {
+		return nil, problem.Wrap(err, problem.Unavailable, "the broker does not answer")
+	}
+	if code := m.Header.Get(connector.HeaderGitCode); code != "" {
+		return nil, problem.New(known(code), "%.500s", m.Data)
+	}
+	return m, nil
+}
+
+func known(code string) problem.Code {
+	if c := problem.Code(code); c.Known() {
+		return c
+	}
+	return problem.Upstream
+}
+
+// lent is one request of git, with the one broker that carries it.
+type lent struct {
+	broker
+	at connector.GitOpened
+}
+
+func (l *lent) header() nats.Header { return nats.Header{connector.HeaderGit: {l.at.Stream}} }
+
+// Put implements host.Lent.
+func (l *lent) Put(ctx context.Context, data []byte, last bool) error {
+	h := l.header()
+	if last {
+		h.Set(connector.HeaderGitLast, "1")
+	}
+	_, err := l.ask(ctx, l.at.Broker+".put", h, data)
+	return err
+}
+
+// Get implements host.Lent.
+func (l *lent) Get(ctx context.Context) (data []byte, kind string, last bool, err error) {
+	m, err := l.ask(ctx, l.at.Broker+".get", l.header(), nil)
+	if err != nil {
+		return nil, "", false, err
+	}
+	return m.Data, m.Header.Get(connector.HeaderGitType), m.Header.Get(connector.HeaderGitLast) != "", nil
+}
+
+// Close implements host.Lent.
+func (l *lent) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_, _ = l.ask(ctx, l.at.Broker+".close", l.header(), nil) // else it is idle, and ends by that
+}
