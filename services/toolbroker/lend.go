@@ -33,6 +33,7 @@ const (
 	maxLent      = 256 // requests at once, of all machines
 	maxLentCall  = 4   // of one call: git makes them one after the other
 	maxAnswering = 512 // pieces that are being taken or given
+	maxMachine   = 32  // of one machine, so that it takes no other's
 	lookEvery    = time.Second
 	pieceWithin  = 20 * time.Second // that a piece is waited for before the machine asks again
 )
@@ -69,13 +70,15 @@ type lending struct {
 	places  chan struct{}
 
 	mu       sync.Mutex
+	machines map[string]int // answered now, by tenant and environment
 	loans    map[id.Call]*loan
-	requests map[string]*request
+	requests map[string]*request // also those that are over and not read yet
+	carried  int                 // of them, those that hold something
 }
 
 // lend answers machines' git requests until ctx ends.
 func (s *Service) lend(ctx context.Context) error {
-	l := &lending{Service: s, ctx: ctx, name: strings.ToLower(rand.Text()), places: make(chan struct{}, maxAnswering), loans: map[id.Call]*loan{}, requests: map[string]*request{}}
+	l := &lending{Service: s, ctx: ctx, name: strings.ToLower(rand.Text()), places: make(chan struct{}, maxAnswering), machines: map[string]int{}, loans: map[id.Call]*loan{}, requests: map[string]*request{}}
 	nc := s.deps.Conn.NC
 	opens, err := nc.QueueSubscribe(bus.GitSubject("*", "*", "open"), string(schemas.Toolbroker), l.hear)
 	if err != nil {
@@ -113,14 +116,13 @@ func (l *lending) hear(m *nats.Msg) {
 	if len(token) < 6 || l.ctx.Err() != nil {
 		return
 	}
-	select {
-	case l.places <- struct{}{}:
-	default:
+	leave, ok := l.enter(token[3] + "." + token[4])
+	if !ok {
 		refuseGit(m, problem.New(problem.Busy, "the broker carries as much as it may; try again"))
 		return
 	}
 	l.working.Go(func() {
-		defer func() { <-l.places }()
+		defer leave()
 		tenant, env := id.Tenant(token[3]), id.Environment(token[4])
 		if token[5] == "open" {
 			opened, err := l.open(tenant, env, m.Data)
@@ -156,6 +158,29 @@ func (l *lending) hear(m *nats.Msg) {
 			_ = m.Respond(nil) // whoever asked is gone
 		}
 	})
+}
+
+// enter takes a place for one message of a machine.
+func (l *lending) enter(machine string) (leave func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.machines[machine] >= maxMachine {
+		return nil, false
+	}
+	select {
+	case l.places <- struct{}{}:
+	default:
+		return nil, false
+	}
+	l.machines[machine]++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		<-l.places
+		if l.machines[machine]--; l.machines[machine] == 0 {
+			delete(l.machines, machine)
+		}
+	}, true
 }
 
 func refuseGit(m *nats.Msg, err error) {
@@ -219,17 +244,18 @@ func (l *lending) open(tenant id.Tenant, env id.Environment, raw []byte) (connec
 	name := strings.ToLower(rand.Text())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if one.requests >= maxLentCall || len(l.requests) >= maxLent || l.ctx.Err() != nil {
+	if one.requests >= maxLentCall || l.carried >= maxLent || l.ctx.Err() != nil {
 		cancel(nil)
 		return connector.GitOpened{}, problem.New(problem.Busy, "the broker carries as much as it may; try again")
 	}
 	one.requests++
+	l.carried++
 	r.moved = l.now()
 	l.requests[name] = r
 	l.working.Go(func() {
 		l.carry(ctx, r, lender, ask, q.Gzip)
 		cancel(nil)
-		l.working.Go(func() { l.forgetLater(name, r) })
+		l.forget(name, r)
 	})
 	return connector.GitOpened{Broker: l.name, Stream: name}, nil
 }
@@ -319,7 +345,7 @@ func (l *lending) carry(ctx context.Context, r *request, lender upstream.Lender,
 			end(err)
 			return
 		}
-		ask.Body = body
+		ask.Body = moving{body, func() { l.move(r) }}
 	}
 	resp, err := lender.Lend(ctx, ask)
 	if err != nil {
@@ -349,6 +375,18 @@ func (l *lending) carry(ctx context.Context, r *request, lender upstream.Lender,
 			return
 		}
 	}
+}
+
+// moving tells of each read, so that a git server that takes its time is not taken for one that hangs.
+type moving struct {
+	io.Reader
+	moved func()
+}
+
+func (m moving) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	m.moved()
+	return n, err
 }
 
 func (l *lending) move(r *request) {
@@ -402,19 +440,37 @@ func (l *lending) get(r *request, m *nats.Msg) {
 	_ = m.RespondMsg(out) // whoever asked is gone
 }
 
-// keepAnswer is how long what is over may still be read.
-const keepAnswer = 30 * time.Second
+// How long what is over may still be asked for: an answer that was not read to its end, and why a request failed.
+const (
+	keepAnswer = 30 * time.Second
+	keepFault  = 5 * time.Second
+)
 
-// forgetLater lets go of a request that is over once it was read, or nobody reads it.
-func (l *lending) forgetLater(name string, r *request) {
-	ctx, cancel := context.WithTimeout(l.ctx, keepAnswer)
-	defer cancel()
-	r.down.Emptied(ctx)
+// forget lets go of a request that is over, once it was read or nobody reads it.
+func (l *lending) forget(name string, r *request) {
+	keep := keepFault
+	if r.down.Fault() == nil {
+		read, cancel := context.WithTimeout(l.ctx, keepAnswer)
+		r.down.Emptied(read)
+		cancel()
+		keep = 0
+	}
+	l.mu.Lock()
+	l.carried--
+	r.requests--
+	r.idle = l.now()
+	l.mu.Unlock()
+	if keep > 0 {
+		timer := time.NewTimer(keep)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-l.ctx.Done():
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.requests, name)
-	r.requests--
-	r.idle = l.now()
 }
 
 // look ends what nothing moves in, and what belongs to calls that are over or attachments that have ended.

@@ -63,12 +63,14 @@ type house struct {
 	ask     func(method string, who rpc.Caller, q any) error
 	stop    func()
 	stdio   string // a file of programs
+	gitMax  int64
+	gitIdle time.Duration
 }
 
 func start(t *testing.T) *house {
 	t.Helper()
 	t.Parallel()
-	h := &house{Kit: servicekit.Start(t), t: t, stdio: programs(t)}
+	h := &house{Kit: servicekit.Start(t), t: t, stdio: programs(t), gitMax: 1 << 20, gitIdle: 2 * time.Second}
 	h.says(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			t.Errorf("GitHub is asked with %q", r.Header.Get("Authorization"))
@@ -108,7 +110,7 @@ func start(t *testing.T) *house {
 // run starts a broker, the first or the next.
 func (h *house) run() {
 	h.t.Helper()
-	s, err := toolbroker.New(toolbroker.Config{RootSigningKeyFile: h.RootFile, StdioFile: h.stdio, CallTimeout: 30 * time.Second, PermitLife: time.Minute, RelistEvery: time.Hour, MaxInFlight: 64, BreakerFailures: 5, BreakerRest: 15 * time.Second}, h.Deps(schemas.Toolbroker))
+	s, err := toolbroker.New(toolbroker.Config{RootSigningKeyFile: h.RootFile, StdioFile: h.stdio, CallTimeout: 30 * time.Second, PermitLife: time.Minute, RelistEvery: time.Hour, MaxInFlight: 64, BreakerFailures: 5, BreakerRest: 15 * time.Second, GitMaxBytes: h.gitMax, GitIdle: h.gitIdle}, h.Deps(schemas.Toolbroker))
 	if err != nil {
 		h.t.Fatal(err)
 	}

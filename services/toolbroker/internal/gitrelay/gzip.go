@@ -8,7 +8,7 @@ import (
 )
 
 // maxAsked bounds what git asks of a fetch, in bytes: what it wants and has. It is far below what a repository is.
-const maxAsked = 64 << 20
+const maxAsked = 16 << 20
 
 // Unzipped reads a body that git compressed, as it does with what it wants and has of a large repository.
 func Unzipped(body io.Reader) (io.Reader, error) {

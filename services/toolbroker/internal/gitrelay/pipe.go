@@ -133,11 +133,18 @@ func (r reader) Read(b []byte) (int, error) {
 	return 0, context.Cause(r.ctx)
 }
 
-// Emptied waits until all was read, or ctx ends. A pipe that ended with an error says that to whoever reads, once more.
+// Fault is what the pipe was ended with.
+func (p *Pipe) Fault() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// Emptied waits until all was read, or ctx ends.
 func (p *Pipe) Emptied(ctx context.Context) {
 	for {
 		p.mu.Lock()
-		done := p.closed && p.err == nil && len(p.held) == 0 && p.ended
+		done := p.err != nil || p.ended
 		changed := p.changed
 		p.mu.Unlock()
 		if done {
