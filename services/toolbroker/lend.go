@@ -238,7 +238,7 @@ func (l *lending) open(tenant id.Tenant, env id.Environment, raw []byte) (connec
 		return connector.GitOpened{}, problem.New(problem.Invalid, "connection %s lends nothing to machines", one.lent.Connection)
 	}
 	const bound = 2 * connector.MaxPiece
-	r := &request{loan: one, up: gitrelay.NewPipe(l.cfg.GitMaxBytes, bound), down: gitrelay.NewPipe(l.cfg.GitMaxBytes, bound), answered: make(chan struct{})}
+	r := &request{loan: one, up: gitrelay.NewPipe(int64(l.cfg.GitMaxBytes), bound), down: gitrelay.NewPipe(int64(l.cfg.GitMaxBytes), bound), answered: make(chan struct{})}
 	ctx, cancel := context.WithCancelCause(one.ctx)
 	r.cancel = cancel
 	name := strings.ToLower(rand.Text())

@@ -38,7 +38,7 @@ type Config struct {
 	BreakerFailures    int           `name:"breaker_failures" default:"5" help:"how many requests in a row a connection may leave without an answer before it gets none for a while"`
 	BreakerRest        time.Duration `name:"breaker_rest" default:"15s" help:"that while; then one request tries"`
 	RelistEvery        time.Duration `name:"relist_every" default:"5m" help:"how often connections are asked again what tools they have"`
-	GitMaxBytes        int64         `name:"git_max_bytes" default:"1073741824" help:"most bytes of one git clone, fetch or push of a machine that go through the broker"`
+	GitMaxBytes        int           `name:"git_max_bytes" default:"1073741824" help:"most bytes of one git clone, fetch or push of a machine that go through the broker"`
 	GitIdle            time.Duration `name:"git_idle" default:"2m" help:"how long a git request of a machine may carry nothing before it is ended"`
 	PermitLife         time.Duration `name:"permit_life" default:"5m" help:"how long an admission may wait for its executor, at most 15m"`
 }

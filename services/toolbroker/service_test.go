@@ -63,7 +63,7 @@ type house struct {
 	ask     func(method string, who rpc.Caller, q any) error
 	stop    func()
 	stdio   string // a file of programs
-	gitMax  int64
+	gitMax  int
 	gitIdle time.Duration
 }
 

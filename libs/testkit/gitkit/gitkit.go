@@ -101,6 +101,21 @@ func (s *Server) Host() string {
 	return u.Host
 }
 
+// Add commits files to main of acme/shop.
+func (s *Server) Add(files map[string]string) {
+	s.t.Helper()
+	work := filepath.Join(s.t.TempDir(), "work")
+	s.Git("", "clone", "-q", s.Repo("acme/shop"), work)
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(work, name), []byte(text), 0o644); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.Git(work, "add", ".")
+	s.Git(work, "commit", "-qm", "Add")
+	s.Git(work, "push", "-q", "origin", "main")
+}
+
 // Ref is the commit of a ref of acme/shop, empty when there is none.
 func (s *Server) Ref(ref string) string {
 	cmd := exec.Command("git", "-C", s.Repo("acme/shop"), "rev-parse", "--verify", "-q", ref)

@@ -7,6 +7,8 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +41,39 @@ func Engine(t testing.TB) *client.Client {
 // Image gives the name of an image made of a static busybox (Debian's busybox-static).
 func Image(t testing.TB, api *client.Client) string {
 	t.Helper()
-	const name = "execwarden-test:busybox"
+	return image(t, api, "execwarden-test:busybox", func() []string { return nil })
+}
+
+// ImageWithGit gives the name of an image that has git besides, with what it speaks HTTP by, and their libraries.
+func ImageWithGit(t testing.TB, api *client.Client) string {
+	t.Helper()
+	return image(t, api, "execwarden-test:git", func() []string {
+		program, err := exec.LookPath("git")
+		if err != nil {
+			t.Skip("SKIPPED: no git to make an image of (apt-get install git)")
+		}
+		out, err := exec.Command(program, "--exec-path").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := []string{program, filepath.Join(strings.TrimSpace(string(out)), "git-remote-http")}
+		for _, f := range files[:2:2] {
+			needs, err := exec.Command("ldd", f).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, word := range strings.Fields(string(needs)) {
+				if filepath.IsAbs(word) && !slices.Contains(files, word) {
+					files = append(files, word)
+				}
+			}
+		}
+		return files
+	})
+}
+
+func image(t testing.TB, api *client.Client, name string, more func() []string) string {
+	t.Helper()
 	if _, err := api.ImageInspect(t.Context(), name); err == nil {
 		return name
 	}
@@ -55,8 +89,8 @@ func Image(t testing.TB, api *client.Client) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := api.ImageImport(t.Context(), client.ImageImportSource{Source: rootfs(t, program, strings.Fields(string(applets))), SourceName: "-"}, name,
-		client.ImageImportOptions{Changes: []string{"ENV PATH=/opt/tools:/bin", "ENV MARK=" + Marker}})
+	result, err := api.ImageImport(t.Context(), client.ImageImportSource{Source: rootfs(t, program, strings.Fields(string(applets)), more()), SourceName: "-"}, name,
+		client.ImageImportOptions{Changes: []string{"ENV PATH=/opt/tools:/bin:/usr/bin", "ENV MARK=" + Marker}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +102,8 @@ func Image(t testing.TB, api *client.Client) string {
 	return name
 }
 
-func rootfs(t testing.TB, program []byte, applets []string) *bytes.Buffer {
+// rootfs makes a root file system of busybox and of files of this machine, at their own paths.
+func rootfs(t testing.TB, program []byte, applets, files []string) *bytes.Buffer {
 	t.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -92,6 +127,13 @@ func rootfs(t testing.TB, program []byte, applets []string) *bytes.Buffer {
 		if name != "busybox" {
 			put(tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + name, Linkname: "busybox"}, nil)
 		}
+	}
+	for _, path := range files {
+		body, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(path, "/"), Mode: 0o755}, body)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
