@@ -35,6 +35,7 @@ const MaxPiece = 512 << 10
 // Headers of pieces. Their data are the bytes.
 const (
 	HeaderGit       = "Ew-Git"      // the stream
+	HeaderGitSeq    = "Ew-Git-Seq"  // counts the pieces of a direction from 1: one that is asked for again is the same
 	HeaderGitLast   = "Ew-Git-Last" // after this one there is none
 	HeaderGitStatus = "Ew-Git-Status"
 	HeaderGitType   = "Ew-Git-Type"

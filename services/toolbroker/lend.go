@@ -9,6 +9,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -59,6 +60,11 @@ type request struct {
 	answered chan struct{} // closed when the answer's kind is known, or there will be none
 	kind     string
 	moved    time.Time // under lending's lock
+
+	// The last piece of each direction, which a machine that was cut off asks for again.
+	putting, getting sync.Mutex
+	put, got         int
+	piece            *nats.Msg
 }
 
 // lending is what this broker lends now.
@@ -401,12 +407,24 @@ func (l *lending) put(r *request, m *nats.Msg) {
 		refuseGit(m, problem.New(problem.TooLarge, "a piece has at most %d bytes", connector.MaxPiece))
 		return
 	}
+	n, err := strconv.Atoi(m.Header.Get(connector.HeaderGitSeq))
+	r.putting.Lock()
+	defer r.putting.Unlock()
+	switch {
+	case err == nil && n == r.put && n > 0:
+		_ = m.Respond(nil) // whoever asked is gone
+		return
+	case err != nil || n != r.put+1:
+		refuseGit(m, problem.New(problem.Conflict, "a piece out of turn"))
+		return
+	}
 	ctx, cancel := context.WithTimeoutCause(l.ctx, l.cfg.GitIdle, problem.New(problem.Timeout, "the git server takes nothing"))
 	defer cancel()
 	if err := r.up.Put(ctx, m.Data); err != nil {
 		refuseGit(m, err)
 		return
 	}
+	r.put = n
 	l.metrics.git.WithLabelValues("up").Add(float64(len(m.Data)))
 	l.move(r)
 	if m.Header.Get(connector.HeaderGitLast) != "" {
@@ -417,56 +435,61 @@ func (l *lending) put(r *request, m *nats.Msg) {
 
 // get gives a piece of a response's body, or an empty one when there is none yet.
 func (l *lending) get(r *request, m *nats.Msg) {
+	n, err := strconv.Atoi(m.Header.Get(connector.HeaderGitSeq))
+	r.getting.Lock()
+	defer r.getting.Unlock()
+	switch {
+	case err == nil && n == r.got && n > 0:
+		_ = m.RespondMsg(&nats.Msg{Subject: m.Reply, Header: r.piece.Header, Data: r.piece.Data}) // whoever asked is gone
+		return
+	case err != nil || n != r.got+1:
+		refuseGit(m, problem.New(problem.Conflict, "a piece out of turn"))
+		return
+	}
 	ctx, cancel := context.WithTimeout(l.ctx, pieceWithin)
 	defer cancel()
 	out := nats.NewMsg(m.Reply)
+	var last bool
 	select {
 	case <-r.answered:
-	case <-ctx.Done():
-		_ = m.RespondMsg(out) // whoever asked is gone
-		return
+		if out.Data, last, err = r.down.Take(ctx, connector.MaxPiece); err != nil {
+			refuseGit(m, err)
+			return
+		}
+		out.Header.Set(connector.HeaderGitType, r.kind)
+		if last {
+			out.Header.Set(connector.HeaderGitLast, "1")
+		}
+		l.move(r)
+	case <-ctx.Done(): // an empty piece: the git server takes its time
 	}
-	data, last, err := r.down.Take(ctx, connector.MaxPiece)
-	if err != nil {
-		refuseGit(m, err)
-		return
-	}
-	out.Data = data
-	out.Header.Set(connector.HeaderGitType, r.kind)
-	if last {
-		out.Header.Set(connector.HeaderGitLast, "1")
-	}
-	l.move(r)
+	r.got, r.piece = n, out
 	_ = m.RespondMsg(out) // whoever asked is gone
 }
 
 // How long what is over may still be asked for: an answer that was not read to its end, and why a request failed.
 const (
 	keepAnswer = 30 * time.Second
-	keepFault  = 5 * time.Second
+	keepEnd    = 10 * time.Second
 )
 
 // forget lets go of a request that is over, once it was read or nobody reads it.
 func (l *lending) forget(name string, r *request) {
-	keep := keepFault
 	if r.down.Fault() == nil {
 		read, cancel := context.WithTimeout(l.ctx, keepAnswer)
 		r.down.Emptied(read)
 		cancel()
-		keep = 0
 	}
 	l.mu.Lock()
 	l.carried--
 	r.requests--
 	r.idle = l.now()
 	l.mu.Unlock()
-	if keep > 0 {
-		timer := time.NewTimer(keep)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-l.ctx.Done():
-		}
+	timer := time.NewTimer(keepEnd)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.ctx.Done():
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

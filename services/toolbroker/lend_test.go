@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -122,21 +123,34 @@ func (f *forge) send(q connector.GitOpen, body []byte) (answer []byte, code prob
 
 func (f *forge) carry(o connector.GitOpened, refs bool, body []byte) (answer []byte, code problem.Code, why string) {
 	f.t.Helper()
+	n := 0
+	header := func() nats.Header {
+		n++
+		return nats.Header{connector.HeaderGit: {o.Stream}, connector.HeaderGitSeq: {strconv.Itoa(n)}}
+	}
 	for last := refs; !last; {
 		piece := body[:min(len(body), 100_000)]
 		body = body[len(piece):]
-		header := nats.Header{connector.HeaderGit: {o.Stream}}
+		h := header()
 		if last = len(body) == 0; last {
-			header.Set(connector.HeaderGitLast, "1")
+			h.Set(connector.HeaderGitLast, "1")
 		}
-		if _, code, why := f.say("env_box", o.Broker+".put", header, piece); code != "" {
-			return nil, code, why
+		for range 2 { // the second time it is taken already
+			if _, code, why := f.say("env_box", o.Broker+".put", h, piece); code != "" {
+				return nil, code, why
+			}
 		}
 	}
+	n = 0
 	for {
-		m, code, why := f.say("env_box", o.Broker+".get", nats.Header{connector.HeaderGit: {o.Stream}}, nil)
+		h := header()
+		first, code, why := f.say("env_box", o.Broker+".get", h, nil)
 		if code != "" {
 			return nil, code, why
+		}
+		m, code, _ := f.say("env_box", o.Broker+".get", h, nil)
+		if code != "" || !bytes.Equal(m.Data, first.Data) {
+			f.t.Errorf("asked again: %q, %d bytes and then %d", code, len(first.Data), len(m.Data))
 		}
 		answer = append(answer, m.Data...)
 		if m.Header.Get(connector.HeaderGitLast) != "" {
@@ -244,7 +258,7 @@ func TestLentRequests(t *testing.T) {
 		t.Errorf("after the end: %q", code)
 	}
 	buskit.Eventually(t, "the open request ends", func() bool {
-		_, code, _ := f.say("env_box", o.Broker+".get", nats.Header{connector.HeaderGit: {o.Stream}}, nil)
+		_, code, _ := f.say("env_box", o.Broker+".get", nats.Header{connector.HeaderGit: {o.Stream}, connector.HeaderGitSeq: {"1"}}, nil)
 		return code == problem.Denied
 	})
 }
@@ -260,7 +274,7 @@ func TestLentPush(t *testing.T) {
 	before := f.git.Requests.Load()
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
-	if _, err := z.Write(make([]byte, 100<<20)); err != nil {
+	if _, err := z.Write(make([]byte, 40<<20)); err != nil {
 		t.Fatal(err)
 	}
 	if err := z.Close(); err != nil {
@@ -341,11 +355,13 @@ func TestLentByABadServer(t *testing.T) {
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 		}, problem.Timeout, "git_idle"},
-		"is a web page":   {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, problem.Upstream, "does not answer as one"},
-		"sends elsewhere": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://evil.example.com/", 302) }, problem.Denied, "renamed"},
-		"forbids":         {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "suspended", 403) }, problem.Denied, "suspended"},
-		"wants another":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, problem.Denied, "credential"},
-		"knows nothing":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, problem.NotFound, "acme/shop"},
+		"is a web page": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, problem.Upstream, "does not answer as one"},
+		"sends elsewhere": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://evil.example.com/", http.StatusFound)
+		}, problem.Denied, "renamed"},
+		"forbids":       {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "suspended", http.StatusForbidden) }, problem.Denied, "suspended"},
+		"wants another": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, problem.Denied, "credential"},
+		"knows nothing": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, problem.NotFound, "acme/shop"},
 		"says too much": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", kind)
 			for range 100 {

@@ -3,6 +3,8 @@ package link
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,8 +15,14 @@ import (
 	"github.com/execwarden/execwarden/services/environments/internal/host"
 )
 
-// askBroker is how long the broker may take for one piece: longer than a git server may be silent.
-const askBroker = 5 * time.Minute
+// Times of asking the broker. A pass onto the bus lasts minutes and is renewed by connecting again: what is lost then is
+// asked for once more, and a piece is the same however often.
+const (
+	askBroker = 5 * time.Minute  // for one piece in all: longer than a git server may be silent
+	askOnce   = 45 * time.Second // longer than the broker lets a piece be waited for
+	askAgain  = 500 * time.Millisecond
+	askNobody = 10 // times in a row that nobody is there, after which the broker is taken to be gone
+)
 
 // broker asks the tool broker for git requests, under this environment's subjects.
 type broker struct {
@@ -36,21 +44,37 @@ func (b broker) Open(ctx context.Context, q connector.GitOpen) (host.Lent, error
 	if err := json.Unmarshal(m.Data, &o); err != nil || o.Broker == "" {
 		return nil, problem.New(problem.Unavailable, "the broker does not answer as one; is the connector older or newer than it?")
 	}
-	return &lent{b, o}, nil
+	return &lent{broker: b, at: o}, nil
 }
 
 func (b broker) ask(ctx context.Context, to string, header nats.Header, data []byte) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, askBroker)
 	defer cancel()
 	at := b.link.identity
-	m, err := b.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: bus.GitSubject(string(at.Tenant), string(at.Environment), to), Header: header, Data: data})
-	if err != nil {
-		return nil, problem.Wrap(err, problem.Unavailable, "the broker does not answer")
+	nobody := 0
+	for {
+		once, cancel := context.WithTimeout(ctx, askOnce)
+		m, err := b.nc.RequestMsgWithContext(once, &nats.Msg{Subject: bus.GitSubject(string(at.Tenant), string(at.Environment), to), Header: header, Data: data})
+		cancel()
+		if err == nil {
+			if code := m.Header.Get(connector.HeaderGitCode); code != "" {
+				return nil, problem.New(known(code), "%.500s", m.Data)
+			}
+			return m, nil
+		}
+		if errors.Is(err, nats.ErrNoResponders) {
+			nobody++
+		}
+		if ctx.Err() != nil || nobody == askNobody || b.nc.IsClosed() {
+			return nil, problem.Wrap(err, problem.Unavailable, "the broker does not answer")
+		}
+		pause := time.NewTimer(askAgain)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+		}
 	}
-	if code := m.Header.Get(connector.HeaderGitCode); code != "" {
-		return nil, problem.New(known(code), "%.500s", m.Data)
-	}
-	return m, nil
 }
 
 func known(code string) problem.Code {
@@ -63,14 +87,18 @@ func known(code string) problem.Code {
 // lent is one request of git, with the one broker that carries it.
 type lent struct {
 	broker
-	at connector.GitOpened
+	at       connector.GitOpened
+	put, got int // pieces
 }
 
-func (l *lent) header() nats.Header { return nats.Header{connector.HeaderGit: {l.at.Stream}} }
+func (l *lent) header(n int) nats.Header {
+	return nats.Header{connector.HeaderGit: {l.at.Stream}, connector.HeaderGitSeq: {strconv.Itoa(n)}}
+}
 
 // Put implements host.Lent.
 func (l *lent) Put(ctx context.Context, data []byte, last bool) error {
-	h := l.header()
+	l.put++
+	h := l.header(l.put)
 	if last {
 		h.Set(connector.HeaderGitLast, "1")
 	}
@@ -80,7 +108,8 @@ func (l *lent) Put(ctx context.Context, data []byte, last bool) error {
 
 // Get implements host.Lent.
 func (l *lent) Get(ctx context.Context) (data []byte, kind string, last bool, err error) {
-	m, err := l.ask(ctx, l.at.Broker+".get", l.header(), nil)
+	l.got++
+	m, err := l.ask(ctx, l.at.Broker+".get", l.header(l.got), nil)
 	if err != nil {
 		return nil, "", false, err
 	}
@@ -91,5 +120,5 @@ func (l *lent) Get(ctx context.Context) (data []byte, kind string, last bool, er
 func (l *lent) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_, _ = l.ask(ctx, l.at.Broker+".close", l.header(), nil) // else it is idle, and ends by that
+	_, _ = l.ask(ctx, l.at.Broker+".close", l.header(0), nil) // else it is idle, and ends by that
 }

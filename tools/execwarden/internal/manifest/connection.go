@@ -13,6 +13,7 @@ type connectionFields struct {
 	Header     `yaml:",inline"`
 	Type       connection.Type `yaml:"type"`
 	URL        string          `yaml:"url"`
+	GitURL     string          `yaml:"git_url"`
 	Private    []string        `yaml:"private"`
 	Hosts      []string        `yaml:"hosts"`
 	Trusted    bool            `yaml:"trusted"`
@@ -31,7 +32,7 @@ func buildConnection(d *document) (r Resource) {
 	if !ok {
 		return r
 	}
-	def := connection.Defined{Connection: named[id.Connection](d), Type: f.Type, URL: f.URL, Private: f.Private, Hosts: f.Hosts, Trusted: f.Trusted}
+	def := connection.Defined{Connection: named[id.Connection](d), Type: f.Type, URL: f.URL, GitURL: f.GitURL, Private: f.Private, Hosts: f.Hosts, Trusted: f.Trusted}
 	if f.Type != connection.GitHub && f.Type != connection.MCP && f.Type != connection.API {
 		d.fault("$.type", "type %.40q is not github, mcp or api", f.Type)
 	}
@@ -48,6 +49,12 @@ func buildConnection(d *document) (r Resource) {
 	}
 	if f.Type != connection.MCP || !strings.HasPrefix(f.URL, "stdio:") { // a program that the broker's operator lists
 		d.httpURL("$.url", f.URL)
+	}
+	if f.GitURL != "" {
+		d.httpURL("$.git_url", f.GitURL)
+		if f.Type != connection.GitHub {
+			d.fault("$.git_url", "git_url is for connections of type github")
+		}
 	}
 	d.private("$.private", f.Private)
 	r.Secret = d.secret("$.credential", f.Credential)
