@@ -29,7 +29,7 @@ type User struct {
 func Connector(tenant id.Tenant, env id.Environment, instance, key string) User {
 	return User{
 		Name:      string(tenant) + "/" + string(env),
-		Publish:   []string{MachineSubject(tenant, env, "*"), OutputSubject(tenant, env, "*"), GitSubject(string(tenant), string(env), ">")},
+		Publish:   []string{MachineSubject(tenant, env, "*"), OutputSubject(tenant, env, "*"), GitSubject(string(tenant), string(env), "open"), GitSubject(string(tenant), string(env), "*.*")},
 		Subscribe: []string{EnvironmentSubject(tenant, env, instance, "*"), InboxPrefix(key) + ".>"},
 		Responses: 1, ResponseTTL: 5 * time.Minute,
 	}
