@@ -27,6 +27,8 @@ type (
 		Cwd    string   `json:"cwd"`
 		Env    []string `json:"env"`
 		Cgroup bool     `json:"cgroup"` // the last descriptor is the group's
+
+		Everyone unix.Signal `json:"everyone,omitempty"` // nothing is started; every process of the cage gets this signal
 	}
 	launched struct {
 		ID        string                `json:"id"`
@@ -84,6 +86,11 @@ func Launch(rules cage.Rules) error {
 		var what launch
 		if err := json.Unmarshal(buffer[:n], &what); err != nil {
 			return err
+		}
+		if what.Everyone != 0 {
+			_ = unix.Kill(-1, what.Everyone) // where there is nobody, nobody is told
+			l.say(launched{ID: what.ID})
+			continue
 		}
 		l.start(what, files)
 	}
