@@ -126,7 +126,7 @@ var samples = []struct {
 	{string(runA), call.Exec, call.Unknown{Call: callA, Run: runA, Tool: "machine.exec", Message: "the machine went away"}},
 	{string(runA), call.Upstream, call.Late{Call: callA, Run: runA, Tool: "github.add_issue_comment", Body: call.Result{Result: result}}},
 
-	{string(approveA), "", approval.Requested{Approval: approveA, Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, StartedBy: "mem_owner", Requested: 41, EscalateAt: at.Add(30 * time.Minute), ExpiresAt: at.AddDate(0, 0, 1), Body: approval.Shown{Args: args}}},
+	{string(approveA), "", approval.Requested{Approval: approveA, Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", LentGrant: "grt_push", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, StartedBy: "mem_owner", Requested: 41, EscalateAt: at.Add(30 * time.Minute), ExpiresAt: at.AddDate(0, 0, 1), Body: approval.Shown{Args: args}}},
 	{string(approveA), "", approval.Edited{Approval: approveA, Call: callA, Run: runA, Replaces: digestA, Digest: digestA, Grant: "grt_comment", Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, By: "mem_owner", Body: approval.Change{Args: args, Note: "politer"}}},
 	{string(approveA), "", approval.Voted{Approval: approveA, Call: callA, Run: runA, Digest: digestA, By: "mem_owner", ForRun: true, Body: approval.Note{Note: "fine"}}},
 	{string(approveA), "", approval.Escalated{Approval: approveA, Call: callA, Run: runA, Digest: digestA}},

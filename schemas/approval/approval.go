@@ -19,6 +19,7 @@ type Requested struct {
 	Agent      id.Agent    `json:"agent"`
 	Tool       string      `json:"tool"`
 	Grant      id.Grant    `json:"grant"`
+	LentGrant  id.Grant    `json:"lent_grant,omitempty"` // the one on what a connection lends to the call, if one does
 	Digest     string      `json:"digest"`
 	Reason     string      `json:"reason"`
 	Requested  uint64      `json:"requested_seq"`        // EW_ACTIVITY sequence of the call's request

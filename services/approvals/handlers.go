@@ -52,7 +52,7 @@ func (s *Service) onHeld(ctx context.Context, h bus.Heard) error {
 		Tenant: h.At.Tenant, Key: string(a), Run: held.Run, Actor: actor, Causation: h.Envelope.ID, Correlation: h.Envelope.Correlation,
 		ID: id.Derive[id.Event](string(a), "requested"),
 		Event: approval.Requested{
-			Approval: a, Call: held.Call, Run: held.Run, Agent: held.Agent, Tool: held.Tool, Grant: held.Grant, Digest: held.Digest,
+			Approval: a, Call: held.Call, Run: held.Run, Agent: held.Agent, Tool: held.Tool, Grant: held.Grant, LentGrant: held.Lent.Grant, Digest: held.Digest,
 			Reason: held.Reason, Quorum: held.Quorum, Approver: held.Approver, FourEyes: held.FourEyes, StartedBy: startedBy, Requested: held.Requested, EscalateAt: escalates, ExpiresAt: expires,
 			Body: approval.Shown{Args: request.Body.Args},
 		},

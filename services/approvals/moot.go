@@ -26,7 +26,7 @@ const (
 // moot says why there is nothing to decide about an approval any more, "" when there is.
 func (s *Service) moot(tenant id.Tenant, r approval.Requested) string {
 	name, _, _ := strings.Cut(r.Tool, ".")
-	for _, what := range []struct{ id, why string }{{string(r.Grant), grantRevoked}, {string(r.Agent), agentRemoved}, {"con_" + name, connectionRemoved}} {
+	for _, what := range []struct{ id, why string }{{string(r.Grant), grantRevoked}, {string(r.LentGrant), grantRevoked}, {string(r.Agent), agentRemoved}, {"con_" + name, connectionRemoved}} {
 		if s.grounds.Gone(standing.Thing{Tenant: tenant, ID: what.id}) {
 			return what.why
 		}

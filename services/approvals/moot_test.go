@@ -53,6 +53,14 @@ func TestApprovalsThatAreMoot(t *testing.T) {
 			t.Errorf("%s: it is decided all the same: %v", why, err)
 		}
 	}
+	// What a connection lends to a call rests on a grant of its own.
+	seq := h.Say(schemas.Agentloop, eventlog.Draft{Key: "run_1", Event: call.Requested{Call: "call_lent", Run: "run_1", Agent: "agt_a", Tool: "x.y", Body: call.Args{Args: json.RawMessage(`{}`)}}})
+	h.Say(schemas.Toolbroker, eventlog.Draft{Key: "run_1", Event: call.Held{Call: "call_lent", Run: "run_1", Agent: "agt_a", Tool: "x.y", Grant: "grt_1", Lent: call.Lent{Tool: "z.lent", Grant: "grt_lent"}, Digest: "d", Reason: "r", Requested: seq}})
+	lent, _ := servicekit.Await[approval.Requested](h.Kit, 1, func(r approval.Requested) bool { return r.Call == "call_lent" })
+	h.Say(schemas.Approvals, eventlog.Draft{Key: "grt_lent", Event: grant.Revoked{Grant: "grt_lent", Agent: "agt_a"}})
+	servicekit.Await(h.Kit, 1, func(e approval.Expired) bool {
+		return e.Approval == lent.Approval && e.Reason == "the grant was revoked"
+	})
 	// A call that is held only after its run was cancelled is nobody's to decide either.
 	late := h.waits("call_late", "run_gone", "agt_a", "grt_1", "x.y")
 	servicekit.Await(h.Kit, 1, func(e approval.Expired) bool {
@@ -61,7 +69,7 @@ func TestApprovalsThatAreMoot(t *testing.T) {
 	if a, err := h.show("approval_decide", servicekit.Owner(), ask.DecideApproval{Approval: stays.Approval, Digest: "d", Approve: true}); err != nil || a.State != "approved" {
 		t.Errorf("the one that stays: %+v, %v", a, err)
 	}
-	if n := len(h.Events(schemas.Activity, "approval.expired")); n != len(moot)+1 {
+	if n := len(h.Events(schemas.Activity, "approval.expired")); n != len(moot)+2 {
 		t.Errorf("%d expired", n)
 	}
 }

@@ -133,6 +133,7 @@ func (l *lending) hear(m *nats.Msg) {
 		if token[5] == "open" {
 			opened, err := l.open(tenant, env, m.Data)
 			if err != nil {
+				l.log.Warn("a git request of a machine is refused", "tenant", tenant, "environment", env, "err", err)
 				refuseGit(m, err)
 				return
 			}
@@ -348,6 +349,7 @@ func (l *lending) carry(ctx context.Context, r *request, lender upstream.Lender,
 			body, err = gitrelay.Push{Ref: "refs/heads/" + r.lent.Branch, Commit: r.lent.Commit}.Check(body)
 		}
 		if err != nil {
+			l.log.Warn("a git request of a machine is refused", "tenant", r.tenant, "environment", r.env, "call", r.work.Admitted.Call, "err", err)
 			end(err)
 			return
 		}

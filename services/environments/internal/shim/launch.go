@@ -123,10 +123,12 @@ func (s *Shim) listen() {
 		}
 	}
 	defer close(s.lost)
+	s.mu.Lock()
+	s.ending = true // no way is opened any more
+	s.mu.Unlock()
 	s.endWays()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ending = true
 	for _, c := range s.execs {
 		if c.Running() {
 			select {
