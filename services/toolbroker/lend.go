@@ -80,6 +80,7 @@ type lending struct {
 	loans    map[id.Call]*loan
 	requests map[string]*request // also those that are over and not read yet
 	carried  int                 // of them, those that hold something
+	ending   bool
 }
 
 // lend answers machines' git requests until ctx ends.
@@ -105,6 +106,7 @@ func (s *Service) lend(ctx context.Context) error {
 	}
 	_, _ = opens.Unsubscribe(), pieces.Unsubscribe() // a connection that is gone has no subscription
 	l.mu.Lock()
+	l.ending = true
 	for _, r := range l.requests {
 		r.cancel(problem.New(problem.Unavailable, "the broker is ending; try again"))
 	}
@@ -119,7 +121,7 @@ func (s *Service) lend(ctx context.Context) error {
 // hear takes one message of a connector. Whose it is its subject says, which the bus lets nobody else use.
 func (l *lending) hear(m *nats.Msg) {
 	token := strings.Split(m.Subject, ".") // ew.git.v1.<tenant>.<environment>.<rest>
-	if len(token) < 6 || l.ctx.Err() != nil {
+	if len(token) < 6 {
 		return
 	}
 	leave, ok := l.enter(token[3] + "." + token[4])
@@ -127,7 +129,7 @@ func (l *lending) hear(m *nats.Msg) {
 		refuseGit(m, problem.New(problem.Busy, "the broker carries as much as it may; try again"))
 		return
 	}
-	l.working.Go(func() {
+	go func() {
 		defer leave()
 		tenant, env := id.Tenant(token[3]), id.Environment(token[4])
 		if token[5] == "open" {
@@ -164,14 +166,14 @@ func (l *lending) hear(m *nats.Msg) {
 			r.cancel(problem.New(problem.Cancelled, "git gave the request up"))
 			_ = m.Respond(nil) // whoever asked is gone
 		}
-	})
+	}()
 }
 
-// enter takes a place for one message of a machine.
+// enter takes a place for one message of a machine, which lend waits for.
 func (l *lending) enter(machine string) (leave func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.machines[machine] >= maxMachine {
+	if l.ending || l.machines[machine] >= maxMachine {
 		return nil, false
 	}
 	select {
@@ -180,7 +182,9 @@ func (l *lending) enter(machine string) (leave func(), ok bool) {
 		return nil, false
 	}
 	l.machines[machine]++
+	l.working.Add(1)
 	return func() {
+		defer l.working.Done()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		<-l.places

@@ -274,7 +274,7 @@ func TestLentPush(t *testing.T) {
 	before := f.git.Requests.Load()
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
-	if _, err := z.Write(make([]byte, 40<<20)); err != nil {
+	if _, err := z.Write(make([]byte, 20<<20)); err != nil {
 		t.Fatal(err)
 	}
 	if err := z.Close(); err != nil {
@@ -398,7 +398,7 @@ func TestLendingEnds(t *testing.T) {
 			case flows <- struct{}{}:
 			default:
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(20 * time.Millisecond)
 		}
 	})
 	f.git.Answer.Store(&answer)
