@@ -36,6 +36,40 @@ func said(t *testing.T, f *flights, tenant id.Tenant, seq uint64, ev schemas.Eve
 		Envelope: schemas.Envelope{Type: schemas.TypeOf(schemas.EntryOf(ev)), Data: data}})
 }
 
+// A call that a connection lends to rests on the grant on that too, and on the connection.
+func TestWhatEndsALentFlight(t *testing.T) {
+	for name, c := range map[string]struct {
+		take schemas.Event
+		want string
+	}{
+		"the lent grant":      {grant.Revoked{Grant: "grt_lent"}, Revoked},
+		"the grant":           {grant.Revoked{Grant: "grt_a"}, Revoked},
+		"the lent connection": {connection.Defined{Connection: "con_github", Removed: true}, errRemoved.Message},
+		"another grant":       {grant.Revoked{Grant: "grt_b"}, ""},
+	} {
+		g := newFlights()
+		for _, name := range []id.Grant{"grt_a", "grt_b", "grt_lent"} {
+			said(t, g, "tnt_a", 1, grant.Created{Grant: name, Agent: "agt_a"})
+		}
+		w := &Work{Tenant: "tnt_a", Requested: call.Requested{Call: "call_1", Agent: "agt_a", Tool: "machine.git_push"},
+			Admitted: call.Admitted{Call: "call_1", Run: "run_a", Tool: "machine.git_push", Grant: "grt_a", Lent: call.Lent{Tool: "github.git_push", Grant: "grt_lent"}}}
+		ctx, leave, err := g.enter(t.Context(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said(t, g, "tnt_a", 2, c.take)
+		if got := Stopped(ctx); got != c.want {
+			t.Errorf("%s is gone: %q, want %q", name, got, c.want)
+		}
+		leave()
+		if _, leave, err := g.enter(t.Context(), w); StoppedBy(err) != c.want {
+			t.Errorf("%s is gone, and it enters again: %v", name, err)
+		} else if leave != nil {
+			leave()
+		}
+	}
+}
+
 // What is in flight ends when its grant, its agent or its connection is no more or its run is cancelled, says which, and
 // nothing else ends it.
 func TestWhatEndsAFlight(t *testing.T) {

@@ -321,6 +321,22 @@ func TestLentPush(t *testing.T) {
 	if _, code, why := f.send(q, bomb.Bytes()); code != problem.TooLarge {
 		t.Errorf("a bomb: %q %s", code, why)
 	}
+	var asked bytes.Buffer
+	z = gzip.NewWriter(&asked)
+	if _, err := io.WriteString(z, pkt("command=ls-refs\n")+"0001"+pkt("ref-prefix refs/heads/\n")+"0000"); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 { // more often than a git server may be silent before it is let rest
+		if _, code, why := f.send(q, asked.Bytes()[:asked.Len()-9]); code != problem.Invalid {
+			t.Errorf("half a question: %q %s", code, why)
+		}
+	}
+	if answer, code, why := f.send(q, asked.Bytes()); code != "" || !strings.Contains(string(answer), "refs/heads/main") {
+		t.Errorf("a question: %q %s", code, why)
+	}
 	// More than goes through at all.
 	if _, code, why := f.send(f.asks("call_1", "git-receive-pack", false), append([]byte(pkt(zero+" "+some+" refs/heads/agent/one"+can)+"0000PACK"), make([]byte, 2<<20)...)); code != problem.TooLarge || !strings.Contains(why, "git_max_bytes") {
 		t.Errorf("a large push: %q %s", code, why)

@@ -2,6 +2,7 @@ package gitrelay
 
 import (
 	"compress/gzip"
+	"errors"
 	"io"
 
 	"github.com/execwarden/execwarden/libs/problem"
@@ -14,7 +15,7 @@ const maxAsked = 16 << 20
 func Unzipped(body io.Reader) (io.Reader, error) {
 	z, err := gzip.NewReader(body)
 	if err != nil {
-		return nil, problem.Wrap(err, problem.Invalid, "the body is not compressed as it says")
+		return nil, garbled(err)
 	}
 	return &bounded{z, maxAsked}, nil
 }
@@ -29,5 +30,17 @@ func (b *bounded) Read(p []byte) (int, error) {
 	if b.left -= int64(n); b.left < 0 {
 		return 0, problem.New(problem.TooLarge, "what git asks is over %d bytes", int64(maxAsked))
 	}
+	if err != nil && err != io.EOF {
+		err = garbled(err)
+	}
 	return n, err
+}
+
+// garbled is the machine's fault, and tells so: a body that ends early would else look like a git server that does.
+func garbled(err error) error {
+	var p *problem.Error
+	if errors.As(err, &p) {
+		return p
+	}
+	return problem.New(problem.Invalid, "the body is not compressed as it says: %v", err)
 }
