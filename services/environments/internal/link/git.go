@@ -21,6 +21,7 @@ const (
 	askBroker = 5 * time.Minute  // for one piece in all: longer than a git server may be silent
 	askOnce   = 45 * time.Second // longer than the broker lets a piece be waited for
 	askAgain  = 500 * time.Millisecond
+	openTries = 5  // that the broker is asked to begin when it says not now
 	askNobody = 10 // times in a row that nobody is there, after which the broker is taken to be gone
 )
 
@@ -28,6 +29,7 @@ const (
 type broker struct {
 	link *Link
 	nc   *nats.Conn
+	once time.Duration // askOnce
 }
 
 // Open implements host.Broker.
@@ -37,6 +39,10 @@ func (b broker) Open(ctx context.Context, q connector.GitOpen) (host.Lent, error
 		return nil, err
 	}
 	m, err := b.ask(ctx, "open", nats.Header{}, raw)
+	for tries := 1; tries < openTries && notNow(err) && ctx.Err() == nil; tries++ {
+		pause(ctx, askAgain)
+		m, err = b.ask(ctx, "open", nats.Header{}, raw)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +59,7 @@ func (b broker) ask(ctx context.Context, to string, header nats.Header, data []b
 	at := b.link.identity
 	nobody := 0
 	for {
-		once, cancel := context.WithTimeout(ctx, askOnce)
+		once, cancel := context.WithTimeout(ctx, b.once)
 		m, err := b.nc.RequestMsgWithContext(once, &nats.Msg{Subject: bus.GitSubject(string(at.Tenant), string(at.Environment), to), Header: header, Data: data})
 		cancel()
 		if err == nil {
@@ -68,12 +74,22 @@ func (b broker) ask(ctx context.Context, to string, header nats.Header, data []b
 		if ctx.Err() != nil || nobody == askNobody || b.nc.IsClosed() {
 			return nil, problem.Wrap(err, problem.Unavailable, "the broker does not answer")
 		}
-		pause := time.NewTimer(askAgain)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-		}
+		pause(ctx, askAgain)
+	}
+}
+
+// notNow says that a broker may do a moment later what it does not do now: it is behind, or carries as much as it may.
+func notNow(err error) bool {
+	code := problem.CodeOf(err)
+	return err != nil && (code == problem.Busy || code == problem.Unavailable)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

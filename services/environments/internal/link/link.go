@@ -126,7 +126,7 @@ func (l *Link) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer l.working.Wait()
 	defer cancel()
-	l.machine.Borrow(broker{l, nc})
+	l.machine.Borrow(broker{l, nc, askOnce})
 	at := l.identity
 	sub, err := nc.Subscribe(bus.EnvironmentSubject(at.Tenant, at.Environment, l.instance, "*"), func(m *nats.Msg) { l.hear(ctx, m) })
 	if err != nil {
