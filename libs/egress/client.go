@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -33,7 +34,7 @@ func build(resolver *net.Resolver, rules []Rule) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		read.transport = read.newTransport(resolver)
+		read.transport = read.newTransport(cmp.Or(r.Resolver, resolver))
 		c.rules = append(c.rules, read)
 	}
 	c.http = &http.Client{Transport: c, CheckRedirect: c.checkRedirect}

@@ -102,7 +102,7 @@ func (h Hello) Check() error {
 		return errors.New("instance, store and version are short words of a-z, 0-9 and '-'")
 	}
 	m := h.Manifest
-	if len(m.Roots) > maxList || len(m.Programs) > maxList || len(m.Policy) > maxToken || len(m.Platform) > maxToken || len(m.Network) > maxToken {
+	if len(m.Roots) > maxList || len(m.Programs) > maxList || len(m.PrivateHTTP) > maxList || len(m.Policy) > maxToken || len(m.Platform) > maxToken || len(m.Network) > maxToken {
 		return errors.New("the manifest is too large")
 	}
 	for _, r := range m.Roots {
@@ -113,6 +113,11 @@ func (h Hello) Check() error {
 	for _, p := range m.Programs {
 		if len(p) > maxPath {
 			return errors.New("a program's path is too long")
+		}
+	}
+	for _, t := range m.PrivateHTTP {
+		if len(t) > maxPath {
+			return errors.New("a private target is too long")
 		}
 	}
 	return nil

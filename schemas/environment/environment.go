@@ -56,6 +56,8 @@ type Manifest struct {
 	Programs  []string  `json:"programs,omitempty"` // that may be run; empty: any
 	Execs     int       `json:"execs"`              // at once
 	Volumes   int       `json:"volumes"`            // how many may be made
+	// PrivateHTTP are the services that the machine's connector asks for callers, with the methods that it may.
+	PrivateHTTP []string `json:"private_http,omitempty"`
 }
 
 // Isolation is what holds a command back on a machine: each was tried there, not read from a setting.

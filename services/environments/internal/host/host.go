@@ -20,6 +20,7 @@ import (
 	"github.com/execwarden/execwarden/services/environments/internal/cage"
 	"github.com/execwarden/execwarden/services/environments/internal/files"
 	"github.com/execwarden/execwarden/services/environments/internal/localpolicy"
+	"github.com/execwarden/execwarden/services/environments/internal/privatehttp"
 	"github.com/execwarden/execwarden/services/environments/internal/shim"
 )
 
@@ -40,6 +41,7 @@ type Host struct {
 	isolation environment.Isolation
 	driver    driver
 	probe     *probe
+	http      *privatehttp.Door
 
 	beginning sync.Mutex // what is called off is not begun at the same moment
 	readying  sync.Mutex // a shim is begun once, and not for what ends at the same moment
@@ -67,6 +69,10 @@ type place struct {
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	h := &Host{cfg: cfg, places: map[id.Attachment]*place{}, flying: map[id.Call]*flight{}, gates: map[string]*sync.RWMutex{}, rooms: map[string]room{},
 		tails: make(chan tail, maxTails), following: map[string]bool{}}
+	var err error
+	if h.http, err = privatehttp.Open(cfg.Policy.PrivateHTTP); err != nil {
+		return nil, err
+	}
 	if top := cage.Unified(); top != "" {
 		h.cgroup = filepath.Join(top, "execwarden-"+filepath.Base(cfg.Home))
 		if err := os.Mkdir(h.cgroup, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -78,7 +84,6 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 			return nil, problem.Wrap(err, problem.Invalid, "directory %s cannot be made", dir)
 		}
 	}
-	var err error
 	if h.driver, err = h.open(ctx); err != nil {
 		return nil, err
 	}
@@ -350,6 +355,7 @@ func (h *Host) End(ctx context.Context, e connector.End) (connector.Ended, error
 		p = &place{dir: dir, shim: shim.Dial(dir)}
 	}
 	defer p.close()
+	h.stopFlights(func(_ id.Call, f *flight) bool { return f.at == p })
 	reason := shim.Cancelled
 	if e.Revoked {
 		reason = shim.Revoked

@@ -51,6 +51,7 @@ type Policy struct {
 	OrphanGrace  time.Duration `yaml:"orphan_grace"`
 	User         string        `yaml:"user"` // that commands run as, when the connector runs as root
 	Docker       Docker        `yaml:"docker"`
+	PrivateHTTP  []PrivateHTTP `yaml:"private_http"`
 
 	digest   string
 	uid, gid int
@@ -178,6 +179,9 @@ func (p *Policy) validate() error {
 	if err := p.Docker.validate(seen); err != nil {
 		return err
 	}
+	if err := p.validateHTTP(); err != nil {
+		return err
+	}
 	return p.findUser()
 }
 
@@ -206,6 +210,9 @@ func (p *Policy) Manifest(platform string, is environment.Isolation) environment
 	m := environment.Manifest{Policy: p.digest, Platform: platform, Isolation: is, Shell: p.Shell, Network: p.Network, Programs: p.Programs, Execs: p.Execs, Volumes: p.MaxVolumes}
 	for _, r := range p.Roots {
 		m.Roots = append(m.Roots, environment.Root{Path: r.Path, Write: r.Write})
+	}
+	for _, t := range p.PrivateHTTP {
+		m.PrivateHTTP = append(m.PrivateHTTP, t.String())
 	}
 	return m
 }
