@@ -12,6 +12,7 @@
 //	ew.env.v1.<tenant>.<environment>.<instance>.clone      registry asks, connector answers Copied
 //	ew.env.v1.<tenant>.<environment>.<instance>.fence      registry tells: a newer connector is there
 //	ew.out.v1.<tenant>.<environment>.<call>                connector stores output, in EW_OUTPUT
+//	ew.out.v1.<tenant>._.<call>                            registry stores whose output counts, in EW_OUTPUT
 package connector
 
 import (

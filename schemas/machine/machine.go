@@ -150,6 +150,11 @@ type Piece struct {
 	Lost   int64  `json:"lost,omitempty"`   // bytes of a gap
 }
 
+// Writes says whether a tool may change something; machine.<name> is its full name.
+func Writes(full string) bool {
+	return slices.ContainsFunc(all, func(t connection.Tool) bool { return t.Writes && Connection+"."+t.Name == full })
+}
+
 // Tools lists the tools, as the broker shows them.
 func Tools() []connection.Tool { return all }
 

@@ -1,6 +1,7 @@
 package up
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -51,7 +53,7 @@ func newSite(t *testing.T) *site {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("the program ip (iproute2) is not here")
 	}
-	s := &site{t: t, name: fmt.Sprintf("ew%d", os.Getpid()%100000)}
+	s := &site{t: t, name: fmt.Sprintf("ew%d", os.Getpid()%1000000)}
 	s.machine, s.private = s.name+"m", s.name+"p"
 	if out, err := exec.Command("ip", "netns", "add", s.machine).CombinedOutput(); err != nil {
 		t.Skipf("no network namespace can be made here: %s", out)
@@ -60,6 +62,7 @@ func newSite(t *testing.T) *site {
 	s.ip("netns", "add", s.private)
 	t.Cleanup(func() { s.ip("netns", "del", s.private) })
 	s.ip("link", "add", s.cable(), "type", "veth", "peer", "name", "up0", "netns", s.machine)
+	t.Cleanup(func() { s.ip("link", "del", s.cable()) }) // a namespace goes only with the last process in it
 	s.ip("-n", s.machine, "link", "add", "in0", "type", "veth", "peer", "name", "in0", "netns", s.private)
 	s.ip("addr", "add", wardenAddress+"/30", "dev", s.cable())
 	s.ip("-n", s.machine, "addr", "add", machineAddress+"/30", "dev", "up0")
@@ -145,6 +148,16 @@ type vm struct {
 	home string
 	cmd  *exec.Cmd
 	env  []string
+
+	welcomed atomic.Bool // in this life
+}
+
+// Write takes what the connector logs.
+func (v *vm) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("msg=connected")) {
+		v.welcomed.Store(true)
+	}
+	return testLog{v.s.t}.Write(p)
 }
 
 // newVM enrols the machine from where it is, and starts its connector.
@@ -181,11 +194,12 @@ func (v *vm) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts the connector; online waits until it is welcomed.
+// start starts the connector; online waits until it is welcomed and works.
 func (v *vm) start() {
 	v.s.t.Helper()
 	v.cmd = v.command("connect", "--home", v.home, "--policy", filepath.Join(v.home, "connector.yaml"), "--shim", shimkit.BuildShim(v.s.t), "--verbose")
-	v.cmd.Stderr = testLog{v.s.t}
+	v.cmd.Stderr = v
+	v.welcomed.Store(false)
 	if err := v.cmd.Start(); err != nil {
 		v.s.t.Fatal(err)
 	}
@@ -193,7 +207,7 @@ func (v *vm) start() {
 
 func (v *vm) online() {
 	v.s.t.Helper()
-	buskit.Eventually(v.s.t, "the machine is online", func() bool { return v.w.environment(v.name).State == ask.Online })
+	buskit.Eventually(v.s.t, "the machine is online", func() bool { return v.welcomed.Load() && v.w.environment(v.name).State == ask.Online })
 }
 
 func (v *vm) signal(sig syscall.Signal) {
