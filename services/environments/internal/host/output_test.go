@@ -13,14 +13,14 @@ import (
 )
 
 // A life that ends before it knows whether a piece was stored: the next one passes the same piece on, to the byte, however
-// much was printed since. A stream that takes each number once then has all of it.
+// much was printed since. A stream that takes each offset once then has all of it.
 func TestPassedOnAgain(t *testing.T) {
 	for name, stored := range map[string]bool{"stored": true, "not stored": false} {
 		b := newBox(t, "")
 		e := result[machine.Exec](t, b.do(b.order("exec", machine.ExecArgs{Background: true, Command: "echo first; echo too >&2; touch begun; while [ ! -e go ]; do sleep 0.02; done; seq 20000"})))
 		taken, text := map[string]bool{}, map[int64]string{}
 		take := func(p host.Printed) {
-			if number := fmt.Sprint(p.Offset, len(p.Data), p.Stream); p.End == nil && !taken[number] {
+			if number := fmt.Sprint(p.Offset, p.Stream); p.End == nil && !taken[number] {
 				taken[number] = true
 				text[p.Offset] += string(p.Data)
 			}
