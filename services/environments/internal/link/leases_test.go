@@ -1,9 +1,11 @@
 package link
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/connector"
 )
@@ -89,5 +91,28 @@ func TestRecall(t *testing.T) {
 	l.notOpen("att_1")
 	if fresh := l.renew([]connector.Lease{lease}, connector.DefaultLife); len(fresh) != 1 {
 		t.Errorf("a volume that was not ready is not tried again: %v", fresh)
+	}
+}
+
+// A machine whose clock is hours off holds leases by the time that passes, and permits by the registry's clock: neither the
+// one nor the other looks at what its own clock shows.
+func TestWrongClock(t *testing.T) {
+	for _, off := range []time.Duration{-7 * time.Hour, 7 * time.Hour} {
+		l := &Link{machine: &machine{receipts: map[string]bool{}}, leases: newLeases(time.Now), keys: permit.NewKeyring(nil)}
+		registry := time.Now().Add(off) // what the registry's clock shows when this machine's shows now
+		l.take(t.Context(), connector.Leases{Now: registry, Leases: []connector.Lease{{Attachment: "att_1", Volume: "main", Epoch: 1}}})
+		if d := l.now().Sub(registry); d < 0 || d > time.Minute {
+			t.Errorf("off by %s: permits are judged at %s off the registry's time", off, d)
+		}
+		if err := l.leases.check(connector.Order{Attachment: "att_1", Volume: "main", Epoch: 1}); err != nil {
+			t.Errorf("off by %s: %v", off, err)
+		}
+		// Somebody sets the clock while a lease is held. Readings are monotonic, so nothing is longer or shorter by it.
+		now := time.Now()
+		held := newLeases(func() time.Time { return now })
+		held.renew([]connector.Lease{{Attachment: "att_1", Volume: "main", Epoch: 1}}, connector.DefaultLife)
+		if until := held.held["att_1"].until; !strings.Contains(until.String(), "m=") {
+			t.Errorf("a lease ends by a clock that can be set: %s", until)
+		}
 	}
 }

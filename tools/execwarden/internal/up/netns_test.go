@@ -163,29 +163,29 @@ func (v *vm) Write(p []byte) (int, error) {
 // newVM enrols the machine from where it is, and starts its connector.
 func (s *site) newVM(w *world, name, policy string) *vm {
 	s.t.Helper()
-	home := shortDir(s.t)
-	return s.newVMIn(w, home, name, policy)
+	v := &vm{s: s, w: w, name: name, home: shortDir(s.t)}
+	v.enrol(policy)
+	return v
 }
 
-func (s *site) newVMIn(w *world, home, name, policy string) *vm {
-	s.t.Helper()
-	if err := w.PutEnvironment(s.t.Context(), id.Environment("env_"+name), environment.Host); err != nil {
-		s.t.Fatal(err)
+func (v *vm) enrol(policy string) {
+	t, w := v.s.t, v.w
+	t.Helper()
+	if err := w.PutEnvironment(t.Context(), id.Environment("env_"+v.name), environment.Host); err != nil {
+		t.Fatal(err)
 	}
-	e, err := w.CreateEnrolment(s.t.Context(), name, false)
+	e, err := w.CreateEnrolment(t.Context(), v.name, false)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
-	v := &vm{s: s, w: w, name: name, home: home}
-	if err := os.WriteFile(filepath.Join(home, "connector.yaml"), []byte("volumes: "+filepath.Join(home, "volumes")+"\n"+policy), 0o600); err != nil {
-		s.t.Fatal(err)
+	if err := os.WriteFile(filepath.Join(v.home, "connector.yaml"), []byte("volumes: "+filepath.Join(v.home, "volumes")+"\n"+policy), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if out, err := v.command("connect", "enrol", "--home", home, "--url", w.endpoints.API, "--token", e.Token).CombinedOutput(); err != nil {
-		s.t.Fatalf("enrol: %v: %s", err, out)
+	if out, err := v.command("connect", "enrol", "--home", v.home, "--url", w.endpoints.API, "--token", e.Token).CombinedOutput(); err != nil {
+		t.Fatalf("enrol: %v: %s", err, out)
 	}
 	v.start()
-	s.t.Cleanup(func() { v.kill(); shimkit.EndAll(home) })
-	return v
+	t.Cleanup(func() { v.kill(); shimkit.EndAll(v.home) })
 }
 
 func (v *vm) command(args ...string) *exec.Cmd {
