@@ -165,6 +165,8 @@ func (h *Host) tool(ctx context.Context, p *place, name string, args []byte) (an
 		})
 	case "exec_signal":
 		return call(args, func(a machine.ExecSignalArgs) (any, error) { return shown(p.shim.Signal(ctx, a.Exec, a.Signal)) })
+	case "test_results":
+		return call(args, func(a machine.TestResultsArgs) (any, error) { return h.testResults(ctx, p, a) })
 	case "http_private":
 		return call(args, func(a machine.HTTPArgs) (any, error) { return h.http.Get(ctx, a) })
 	case "http_private_send":
