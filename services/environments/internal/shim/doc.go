@@ -5,4 +5,5 @@
 // around itself and starts the commands in it. So no command can reach what is written of it.
 //
 //	connector --HTTP over a socket--> shim (receipts, spools) --pipe ends--> launcher (caged) --fork--> commands
+//	connector <--streams--> shim <--sockets that the launcher passes--> ports of commands, and commands that connect
 package shim

@@ -67,6 +67,7 @@ func (s *Shim) End(ctx context.Context, grace time.Duration, reason string) Ende
 		}
 	}
 	s.mu.Unlock()
+	s.endWays()
 	var mu sync.Mutex
 	var total Ended
 	var ends sync.WaitGroup

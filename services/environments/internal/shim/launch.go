@@ -85,9 +85,9 @@ func (s *Shim) launch(self string) error {
 }
 
 func receive(fd int) (w launched, err error) {
-	buffer := make([]byte, maxDatagram)
+	buffer, control := make([]byte, maxDatagram), make([]byte, unix.CmsgSpace(4))
 	for {
-		n, _, err := unix.Recvfrom(fd, buffer, 0)
+		n, oobn, _, _, err := unix.Recvmsg(fd, buffer, control, unix.MSG_CMSG_CLOEXEC)
 		switch {
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
 			continue
@@ -95,6 +95,9 @@ func receive(fd int) (w launched, err error) {
 			return w, err
 		case n == 0:
 			return w, io.EOF
+		}
+		for _, f := range received(control[:oobn]) {
+			w.file = f // there is room for one
 		}
 		return w, json.Unmarshal(buffer[:n], &w)
 	}
@@ -115,9 +118,12 @@ func (s *Shim) listen() {
 			c.ended <- w
 		case start != nil:
 			start <- w
+		case w.file != nil:
+			w.file.Close() // whoever asked does not wait any more
 		}
 	}
 	defer close(s.lost)
+	s.endWays()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ending = true

@@ -27,6 +27,9 @@ type (
 		Cwd    string   `json:"cwd"`
 		Env    []string `json:"env"`
 		Cgroup bool     `json:"cgroup"` // the last descriptor is the group's
+
+		Way  string `json:"way,omitempty"`  // instead of a command: wayIn or wayOut, answered with a descriptor
+		Port int    `json:"port,omitempty"` // of wayIn
 	}
 	launched struct {
 		ID        string                `json:"id"`
@@ -38,6 +41,8 @@ type (
 		Ended     bool                  `json:"ended,omitempty"`
 		Code      int                   `json:"code"`
 		Signal    string                `json:"signal,omitempty"`
+
+		file *os.File // of a way
 	}
 )
 
@@ -85,6 +90,10 @@ func Launch(rules cage.Rules) error {
 		if err := json.Unmarshal(buffer[:n], &what); err != nil {
 			return err
 		}
+		if what.Way != "" {
+			go l.open(what) // a port that does not answer holds up no command; the shim bounds how many are asked for
+			continue
+		}
 		l.start(what, files)
 	}
 }
@@ -102,9 +111,13 @@ func (l *launcher) say(w launched) {
 	if err != nil {
 		return
 	}
+	var rights []byte
+	if w.file != nil {
+		rights = unix.UnixRights(int(w.file.Fd()))
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = unix.Sendmsg(launcherFD, raw, nil, nil, 0) // a shim that is gone ends this process
+	_ = unix.Sendmsg(launcherFD, raw, rights, nil, 0) // a shim that is gone ends this process
 }
 
 func received(control []byte) (files []*os.File) {

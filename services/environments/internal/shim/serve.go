@@ -101,6 +101,7 @@ func (s *Shim) handler(end func()) http.Handler {
 	mux.HandleFunc("POST /execs/{id}/stop", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, func(in wordEnd) (any, error) { return s.Stop(r.Context(), r.PathValue("id"), in.Reason, in.Grace) })
 	})
+	s.handleWays(mux)
 	mux.HandleFunc("POST /end", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, func(in wordEnd) (any, error) { return s.End(r.Context(), in.Grace, in.Reason), nil })
 		end()

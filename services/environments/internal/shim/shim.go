@@ -27,6 +27,8 @@ type Shim struct {
 	execs   map[string]*command
 	waiting map[string]chan launched // for a start
 	ending  bool
+	ways    map[*way]bool // listeners and streams that are open, or about to be
+	asked   int           // ways so far
 	changed chan struct{} // closed and replaced when a command ends
 }
 
@@ -44,7 +46,7 @@ type command struct {
 
 // Start begins a shim: its launcher closes its cage first. self is the program whose "launch" is Launch.
 func Start(cfg Config, self string, log *slog.Logger) (*Shim, error) {
-	s := &Shim{cfg: cfg, log: log, execs: map[string]*command{}, waiting: map[string]chan launched{}, changed: make(chan struct{}), lost: make(chan struct{})}
+	s := &Shim{cfg: cfg, log: log, execs: map[string]*command{}, waiting: map[string]chan launched{}, ways: map[*way]bool{}, changed: make(chan struct{}), lost: make(chan struct{})}
 	if err := os.MkdirAll(filepath.Join(cfg.Dir, "execs"), 0o700); err != nil {
 		return nil, err
 	}
