@@ -19,6 +19,7 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/execwarden/execwarden/schemas/environment"
@@ -130,7 +131,7 @@ func (h Hello) Check() error {
 		return errors.New("instance, store and version are short words of a-z, 0-9 and '-'")
 	}
 	m := h.Manifest
-	if len(m.Roots) > maxList || len(m.Programs) > maxList || len(m.PrivateHTTP) > maxList || len(m.Policy) > maxToken || len(m.Platform) > maxToken || len(m.Network) > maxToken {
+	if len(m.Roots) > maxList || len(m.Programs) > maxList || len(m.PrivateHTTP) > maxList || len(m.Targets) > maxList || len(m.Policy) > maxToken || len(m.Platform) > maxToken || len(m.Network) > maxToken {
 		return errors.New("the manifest is too large")
 	}
 	for _, r := range m.Roots {
@@ -143,9 +144,9 @@ func (h Hello) Check() error {
 			return errors.New("a program's path is too long")
 		}
 	}
-	for _, t := range m.PrivateHTTP {
+	for _, t := range slices.Concat(m.PrivateHTTP, m.Targets) {
 		if len(t) > maxPath {
-			return errors.New("a private target is too long")
+			return errors.New("a target is too long")
 		}
 	}
 	return nil

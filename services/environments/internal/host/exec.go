@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,7 +33,11 @@ func (h *Host) exec(ctx context.Context, p *place, o connector.Order) connector.
 		return toolError(problem.New(problem.Invalid, "%v", err))
 	}
 	if !o.Only {
-		spec, err := h.spec(p, o, a)
+		proxy, err := h.proxyEnv(p)
+		if err != nil {
+			return toolError(err)
+		}
+		spec, err := h.spec(p, o, a, proxy)
 		if err != nil {
 			return toolError(err)
 		}
@@ -81,7 +86,7 @@ func (h *Host) exec(ctx context.Context, p *place, o connector.Order) connector.
 }
 
 // spec holds a command against the policy, and makes it whole.
-func (h *Host) spec(p *place, o connector.Order, a machine.ExecArgs) (shim.Spec, error) {
+func (h *Host) spec(p *place, o connector.Order, a machine.ExecArgs, proxy map[string]string) (shim.Spec, error) {
 	s := shim.Spec{ID: string(o.Call), Digest: digestOf(o), Argv: a.Argv, Stdin: []byte(a.Stdin), KeepIn: a.Background && a.Stdin == "", Timeout: time.Duration(a.Timeout) * time.Second}
 	switch {
 	case (len(a.Argv) > 0) == (a.Command != ""):
@@ -106,6 +111,7 @@ func (h *Host) spec(p *place, o connector.Order, a machine.ExecArgs) (shim.Spec,
 		}
 	}
 	env["HOME"], env["TMPDIR"] = p.volume, filepath.Join(p.volume, ".tmp")
+	maps.Copy(env, proxy)
 	for name, value := range a.Env {
 		if !validName(name) {
 			return s, problem.New(problem.Invalid, "%.60q is no name of a variable", name)

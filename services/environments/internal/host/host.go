@@ -18,6 +18,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/environments/internal/cage"
+	"github.com/execwarden/execwarden/services/environments/internal/cageproxy"
 	"github.com/execwarden/execwarden/services/environments/internal/files"
 	"github.com/execwarden/execwarden/services/environments/internal/localpolicy"
 	"github.com/execwarden/execwarden/services/environments/internal/privatehttp"
@@ -42,6 +43,7 @@ type Host struct {
 	driver    driver
 	probe     *probe
 	http      *privatehttp.Door
+	ways      *cageproxy.Proxy // nil: commands have none out
 
 	beginning sync.Mutex // what is called off is not begun at the same moment
 	readying  sync.Mutex // a shim is begun once, and not for what ends at the same moment
@@ -63,6 +65,7 @@ type place struct {
 	volume string
 	shim   *shim.Client
 	files  *files.Tree
+	outlet outlet
 }
 
 // New tries what holds commands back here, by really holding one, and finds the attachments of an earlier life.
@@ -83,6 +86,9 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			return nil, problem.Wrap(err, problem.Invalid, "directory %s cannot be made", dir)
 		}
+	}
+	if h.ways, err = cageproxy.New(cfg.Policy.TargetRules(), cfg.Log); err != nil {
+		return nil, err
 	}
 	if h.driver, err = h.open(ctx); err != nil {
 		return nil, err
@@ -115,6 +121,7 @@ func (h *Host) Close() {
 }
 
 func (p *place) close() {
+	p.outlet.close()
 	p.shim.Close()
 	if p.files != nil {
 		p.files.Close()
@@ -237,7 +244,7 @@ func (h *Host) ready(ctx context.Context, l connector.Lease) (*place, error) {
 		return nil, err
 	}
 	roots := []files.Root{{Path: p.volume, Write: true}}
-	rules := cage.Rules{Volume: p.volume, Own: true, Hidden: []string{filepath.Join(h.cfg.Home, "attachments"), "/run"}, Most: h.cfg.Policy.Processes, Network: h.cfg.Policy.Network != localpolicy.Off, Programs: h.cfg.Policy.Programs}
+	rules := cage.Rules{Volume: p.volume, Own: true, Hidden: []string{filepath.Join(h.cfg.Home, "attachments"), "/run"}, Most: h.cfg.Policy.Processes, Network: h.cfg.Policy.Network != localpolicy.Off && h.cfg.Policy.Network != localpolicy.Targets, Programs: h.cfg.Policy.Programs}
 	if strings.HasPrefix(string(l.Attachment), probing) {
 		rules.Programs = nil // the machine is tried with a shell, whether or not others may have one
 	}
@@ -322,6 +329,7 @@ func (h *Host) at(ctx context.Context, a id.Attachment) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.outlet.close()
 	p.shim.Close() // whoever still reads its files lets go of them
 	h.mu.Lock()
 	defer h.mu.Unlock()

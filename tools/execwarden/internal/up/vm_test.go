@@ -32,7 +32,7 @@ func TestSeedExample3(t *testing.T) {
 		}
 		_, _ = rw.Write([]byte("stock of " + r.URL.Path[1:] + ": 41\n"))
 	}))
-	v := s.newVM(w, "vm", "network: \"all\"\nprivate_http:\n  - target: http://"+private+"/stock/\n")
+	v := s.newVM(w, "vm", "network: targets\ntargets: [\""+private+"\"]\nprivate_http:\n  - target: http://"+private+"/stock/\n")
 	v.online()
 
 	// Who reaches what.
@@ -61,7 +61,7 @@ func TestSeedExample3(t *testing.T) {
 		scriptmodel.Call{Tool: "machine.http_private", Args: map[string]string{"url": "http://" + private + "/stock/bolts"}},
 		scriptmodel.Call{Tool: "machine.exec", Args: map[string]string{"command": fetch + "http://" + private + "/stock/nuts"}},
 		scriptmodel.Call{Tool: "machine.http_private", Args: map[string]string{"url": "http://" + private + "/admin"}},
-		scriptmodel.Call{Tool: "machine.exec", Args: map[string]string{"command": fetch + w.github.URL() + "/repos/Codertocat/Hello-World; env"}},
+		scriptmodel.Call{Tool: "machine.exec", Args: map[string]string{"command": fetch + w.github.URL() + "/repos/Codertocat/Hello-World; NO_PROXY= no_proxy= " + fetch + w.github.URL() + "/repos/Codertocat/Hello-World; env"}},
 		scriptmodel.Call{Tool: "github.add_issue_comment", Args: map[string]string{"owner": "Codertocat", "repo": "Hello-World", "body": "41 are in stock"}, Values: map[string]string{"issue_number": "1"}},
 	)
 	if err := w.PutGrant(t.Context(), grant.Created{Grant: "grt_comment", Agent: "agt_stock", Selector: grant.Selector{Tool: "github.add_issue_comment", Repos: []string{"Codertocat/Hello-World"}}, Approval: grant.Never, Tainted: true}); err != nil {
@@ -87,7 +87,7 @@ func TestSeedExample3(t *testing.T) {
 	if !strings.Contains(string(results[2]), "the machine's policy, rule private_http") {
 		t.Errorf("what is not listed: %s", results[2])
 	}
-	if got := resultOf[machine.Exec](t, results[3]); !strings.Contains(got.Stderr, "refused") || strings.Contains(got.Stdout, githubToken) {
+	if got := resultOf[machine.Exec](t, results[3]); !strings.Contains(got.Stderr, "refused") || !strings.Contains(got.Stderr, "403") || strings.Contains(got.Stdout, githubToken) {
 		t.Errorf("GitHub from the machine: %+v", got)
 	}
 	if w.github.Effects() != 1 || asked.Load() != 2 {
