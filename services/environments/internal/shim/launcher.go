@@ -28,8 +28,10 @@ type (
 		Env    []string `json:"env"`
 		Cgroup bool     `json:"cgroup"` // the last descriptor is the group's
 
-		Way  string `json:"way,omitempty"`  // instead of a command: wayIn or wayOut, answered with a descriptor
-		Port int    `json:"port,omitempty"` // of wayIn
+		// In place of a command:
+		Way      string      `json:"way,omitempty"`      // wayIn or wayOut, answered with a descriptor
+		Port     int         `json:"port,omitempty"`     // of wayIn
+		Everyone unix.Signal `json:"everyone,omitempty"` // nothing is started; every process of the cage gets this signal
 	}
 	launched struct {
 		ID        string                `json:"id"`
@@ -90,8 +92,13 @@ func Launch(rules cage.Rules) error {
 		if err := json.Unmarshal(buffer[:n], &what); err != nil {
 			return err
 		}
-		if what.Way != "" {
+		switch {
+		case what.Way != "":
 			go l.open(what) // a port that does not answer holds up no command; the shim bounds how many are asked for
+			continue
+		case what.Everyone != 0:
+			_ = unix.Kill(-1, what.Everyone) // where there is nobody, nobody is told
+			l.say(launched{ID: what.ID})
 			continue
 		}
 		l.start(what, files)
