@@ -66,6 +66,8 @@ type place struct {
 	shim   *shim.Client
 	files  *files.Tree
 	outlet outlet
+
+	watches watches
 }
 
 // New tries what holds commands back here, by really holding one, and finds the attachments of an earlier life.

@@ -78,7 +78,7 @@ type receipt struct {
 }
 
 // stoppable are the tools that take long, and that a cancellation ends in the middle.
-var stoppable = []string{"http_private", "http_private_send"}
+var stoppable = []string{"http_private", "http_private_send", "watch"}
 
 // stopFlights ends what is carried out in the middle, where that can be.
 func (h *Host) stopFlights(of func(id.Call, *flight) bool) {
@@ -165,6 +165,8 @@ func (h *Host) tool(ctx context.Context, p *place, name string, args []byte) (an
 		})
 	case "exec_signal":
 		return call(args, func(a machine.ExecSignalArgs) (any, error) { return shown(p.shim.Signal(ctx, a.Exec, a.Signal)) })
+	case "watch":
+		return call(args, func(a machine.WatchArgs) (any, error) { return h.watch(ctx, p, a) })
 	case "test_results":
 		return call(args, func(a machine.TestResultsArgs) (any, error) { return h.testResults(ctx, p, a) })
 	case "http_private":
