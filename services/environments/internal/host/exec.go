@@ -33,11 +33,7 @@ func (h *Host) exec(ctx context.Context, p *place, o connector.Order) connector.
 		return toolError(problem.New(problem.Invalid, "%v", err))
 	}
 	if !o.Only {
-		proxy, err := h.proxyEnv(p)
-		if err != nil {
-			return toolError(err)
-		}
-		spec, err := h.spec(p, o, a, proxy)
+		spec, err := h.spec(p, o, a)
 		if err != nil {
 			return toolError(err)
 		}
@@ -86,7 +82,7 @@ func (h *Host) exec(ctx context.Context, p *place, o connector.Order) connector.
 }
 
 // spec holds a command against the policy, and makes it whole.
-func (h *Host) spec(p *place, o connector.Order, a machine.ExecArgs, proxy map[string]string) (shim.Spec, error) {
+func (h *Host) spec(p *place, o connector.Order, a machine.ExecArgs) (shim.Spec, error) {
 	s := shim.Spec{ID: string(o.Call), Digest: digestOf(o), Argv: a.Argv, Stdin: []byte(a.Stdin), KeepIn: a.Background && a.Stdin == "", Timeout: time.Duration(a.Timeout) * time.Second}
 	switch {
 	case (len(a.Argv) > 0) == (a.Command != ""):
@@ -111,6 +107,10 @@ func (h *Host) spec(p *place, o connector.Order, a machine.ExecArgs, proxy map[s
 		}
 	}
 	env["HOME"], env["TMPDIR"] = p.volume, filepath.Join(p.volume, ".tmp")
+	proxy, err := h.proxyEnv(p)
+	if err != nil {
+		return s, err
+	}
 	maps.Copy(env, proxy)
 	for name, value := range a.Env {
 		if !validName(name) {
