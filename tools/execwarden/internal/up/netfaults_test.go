@@ -36,7 +36,7 @@ func newSiteWorld(t *testing.T) (*site, *world) {
 	t.Helper()
 	s := newSite(t)
 	w := newWorldAround(t)
-	w.listen = wardenAddress + ":0"
+	w.listen = s.warden + ":0"
 	w.machines = func(c *environments.Config) {
 		c.LeaseLife, c.LostAfter, c.GiveUpAfter = shortLife, shortLost, time.Minute
 	}

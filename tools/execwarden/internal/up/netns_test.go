@@ -29,20 +29,15 @@ import (
 // site is a customer's network as a VM has it: a machine in a network of its own with one cable to where ExecWarden
 // listens, and behind it a private network that only the machine reaches.
 //
-//	ExecWarden (this network)  10.213.7.1 --cable-- 10.213.7.2  machine  10.214.7.1 ---- 10.214.7.2  private
+//	ExecWarden (this network)  warden --cable-- x.y.1.2  machine  x.y.2.1 ---- inner  private
 type site struct {
 	t       *testing.T
 	name    string // of the namespaces and cables; short, as names of links are
 	machine string // the machine's namespace
 	private string
-}
 
-// The site's addresses.
-const (
-	wardenAddress  = "10.213.7.1"
-	machineAddress = "10.213.7.2"
-	privateAddress = "10.214.7.2"
-)
+	warden, inner string // addresses: of ExecWarden, and of what is in the private network
+}
 
 // newSite makes the networks. Who may not make any skips the test.
 func newSite(t *testing.T) *site {
@@ -55,6 +50,8 @@ func newSite(t *testing.T) *site {
 	}
 	s := &site{t: t, name: fmt.Sprintf("ew%d", os.Getpid()%1000000)}
 	s.machine, s.private = s.name+"m", s.name+"p"
+	subnet := fmt.Sprintf("10.%d.", 128+os.Getpid()%120) // another process may have a site of its own
+	s.warden, s.inner = subnet+"1.1", subnet+"2.2"
 	if out, err := exec.Command("ip", "netns", "add", s.machine).CombinedOutput(); err != nil {
 		t.Skipf("no network namespace can be made here: %s", out)
 	}
@@ -64,10 +61,10 @@ func newSite(t *testing.T) *site {
 	s.ip("link", "add", s.cable(), "type", "veth", "peer", "name", "up0", "netns", s.machine)
 	t.Cleanup(func() { s.ip("link", "del", s.cable()) }) // a namespace goes only with the last process in it
 	s.ip("-n", s.machine, "link", "add", "in0", "type", "veth", "peer", "name", "in0", "netns", s.private)
-	s.ip("addr", "add", wardenAddress+"/30", "dev", s.cable())
-	s.ip("-n", s.machine, "addr", "add", machineAddress+"/30", "dev", "up0")
-	s.ip("-n", s.machine, "addr", "add", "10.214.7.1/30", "dev", "in0")
-	s.ip("-n", s.private, "addr", "add", privateAddress+"/30", "dev", "in0")
+	s.ip("addr", "add", s.warden+"/30", "dev", s.cable())
+	s.ip("-n", s.machine, "addr", "add", subnet+"1.2/30", "dev", "up0")
+	s.ip("-n", s.machine, "addr", "add", subnet+"2.1/30", "dev", "in0")
+	s.ip("-n", s.private, "addr", "add", s.inner+"/30", "dev", "in0")
 	for ns, links := range map[string][]string{s.machine: {"lo", "up0", "in0"}, s.private: {"lo", "in0"}} {
 		for _, l := range links {
 			s.ip("-n", ns, "link", "set", l, "up")
@@ -128,7 +125,7 @@ func (s *site) serve(h http.Handler) (address string) {
 	s.t.Helper()
 	var l net.Listener
 	if err := s.in(s.private, func() (err error) {
-		l, err = (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", privateAddress+":0")
+		l, err = (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", s.inner+":0")
 		return err
 	}); err != nil {
 		s.t.Fatal(err)

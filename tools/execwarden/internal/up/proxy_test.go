@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -95,7 +94,7 @@ func (p *outlet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // it. One that NO_PROXY spares goes straight.
 func TestThroughAProxy(t *testing.T) {
 	s, w := newSiteWorld(t)
-	p := newOutlet(t, wardenAddress, "connector:pass word")
+	p := newOutlet(t, s.warden, "connector:pass word")
 	via := "http://connector:pass%20word@" + p.Addr().String()
 	w.scripted("worker", scriptmodel.Call{Tool: "machine.exec", Args: map[string]string{"command": "echo through; env | grep -i proxy"}})
 	v := &vm{s: s, w: w, name: "behind", home: shortDir(t), env: []string{"HTTP_PROXY=" + via, "http_proxy=" + via, "NO_PROXY=", "no_proxy="}}
@@ -114,7 +113,7 @@ func TestThroughAProxy(t *testing.T) {
 	}
 	before := len(p.methods())
 	v.kill()
-	v.env = append(v.env[:2:2], "NO_PROXY="+strings.Split(wardenAddress, ":")[0])
+	v.env = append(v.env[:2:2], "NO_PROXY="+s.warden)
 	v.start()
 	v.online()
 	if now := len(p.methods()); now != before {

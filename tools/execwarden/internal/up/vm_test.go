@@ -21,7 +21,7 @@ import (
 func TestSeedExample3(t *testing.T) {
 	s := newSite(t)
 	w := newWorldAround(t)
-	w.listen = wardenAddress + ":0"
+	w.listen = s.warden + ":0"
 	w.start()
 	t.Cleanup(func() { w.stop() })
 	var asked atomic.Int64
