@@ -119,7 +119,7 @@ func serviceUser(s schemas.Service) User {
 	if s == schemas.Environments {
 		// It lets connectors onto the bus, and nobody else in: the server asks only for whom it does not know itself.
 		u.Subscribe = append(u.Subscribe, CalloutSubject, MachineSubject("*", "*", "*"))
-		say(EnvironmentSubject("*", "*", "*", "*"), "$JS.API.DIRECT.GET."+OutputStream+".ew.out.v1.>", "$JS.API.DIRECT.GET."+OutputStream)
+		say(EnvironmentSubject("*", "*", "*", "*"), OutputHomeSubject("*", "*"), "$JS.API.DIRECT.GET."+OutputStream+".ew.out.v1.>", "$JS.API.DIRECT.GET."+OutputStream)
 	}
 	if s == schemas.Ledger {
 		// It reads both streams by sequence, from where its database stands; what it hears here only wakes it.
@@ -196,6 +196,12 @@ func EnvironmentSubject(tenant id.Tenant, env id.Environment, instance, verb str
 // OutputSubject is where the output of a call on a machine is stored, in order.
 func OutputSubject(tenant id.Tenant, env id.Environment, c id.Call) string {
 	return "ew.out.v1." + string(tenant) + "." + string(env) + "." + string(c)
+}
+
+// OutputHomeSubject is where the registry keeps which environment a call was given to. No environment has that name, so no
+// connector can say it.
+func OutputHomeSubject(tenant id.Tenant, c id.Call) string {
+	return "ew.out.v1." + string(tenant) + "._." + string(c)
 }
 
 // GitSubject is where the connector of an environment asks the broker for git requests with a connection's credential.

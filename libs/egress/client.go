@@ -1,13 +1,16 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -33,7 +36,7 @@ func build(resolver *net.Resolver, rules []Rule) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		read.transport = read.newTransport(resolver)
+		read.transport = read.newTransport(cmp.Or(r.Resolver, resolver))
 		c.rules = append(c.rules, read)
 	}
 	c.http = &http.Client{Transport: c, CheckRedirect: c.checkRedirect}
@@ -100,6 +103,24 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	done(resp.StatusCode)
 	resp.Body = &body{from: resp.Body, left: r.MaxBytes, most: r.MaxBytes, ctx: ctx, done: finish}
 	return resp, nil
+}
+
+// Dial opens a TCP connection for a tunnel to a host and port of a rule. The address is judged as that of a request is.
+// Problems: denied, unavailable, timeout.
+func (c *Client) Dial(ctx context.Context, hostport string) (net.Conn, error) {
+	t, err := inspect(&url.URL{Scheme: "https", Host: hostport})
+	if err != nil {
+		return nil, err
+	}
+	r := c.ruleFor(t, http.MethodConnect)
+	if r == nil {
+		return nil, c.unmatched(t, http.MethodConnect)
+	}
+	conn, err := r.transport.DialContext(ctx, "tcp", net.JoinHostPort(t.host, strconv.Itoa(int(t.port))))
+	if err != nil {
+		return nil, failure(ctx, err, t.authority()+" does not answer")
+	}
+	return conn, nil
 }
 
 // prepare finds the request's rule and gives the request in the spelling that was judged.

@@ -3,6 +3,7 @@ package egress
 import (
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -41,6 +42,8 @@ type Rule struct {
 	MaxRedirects int
 	// RootCAs verify servers. Defaults to the system's.
 	RootCAs *x509.CertPool
+	// Resolver of names. Defaults to the system's.
+	Resolver *net.Resolver
 }
 
 // WithDefaults fills what is zero.

@@ -18,6 +18,13 @@ type target struct {
 	port   uint16
 }
 
+// Inspect gives the host and port that a URL leads to, in the one spelling that is judged and dialled: for who keeps a list of
+// their own. Problems: denied, for what no rule could allow.
+func Inspect(u *url.URL) (host string, port uint16, err error) {
+	t, err := inspect(u)
+	return t.host, t.port, err
+}
+
 func (t target) origin() string { return t.scheme + "://" + t.authority() }
 
 func (t target) authority() string {

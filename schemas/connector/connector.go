@@ -2,7 +2,7 @@
 // the event of it that lasts.
 //
 //	ew.machine.v1.<tenant>.<environment>.hello             connector asks, registry answers Leases
-//	ew.machine.v1.<tenant>.<environment>.beat              connector tells, every BeatEvery
+//	ew.machine.v1.<tenant>.<environment>.beat              connector tells, every Life.Beat
 //	ew.env.v1.<tenant>.<environment>.<instance>.order      registry asks, connector answers Answer
 //	ew.env.v1.<tenant>.<environment>.<instance>.lease      registry asks, connector answers Leased
 //	ew.env.v1.<tenant>.<environment>.<instance>.cancel     registry asks, connector answers Answer
@@ -12,12 +12,14 @@
 //	ew.env.v1.<tenant>.<environment>.<instance>.clone      registry asks, connector answers Copied
 //	ew.env.v1.<tenant>.<environment>.<instance>.fence      registry tells: a newer connector is there
 //	ew.out.v1.<tenant>.<environment>.<call>                connector stores output, in EW_OUTPUT
+//	ew.out.v1.<tenant>._.<call>                            registry stores whose output counts, in EW_OUTPUT
 package connector
 
 import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/execwarden/execwarden/schemas/environment"
@@ -38,12 +40,39 @@ type Welcomed struct {
 // Kind implements schemas.Event.
 func (Welcomed) Kind() string { return "connector.welcomed" }
 
+// Life is how long a lease holds after it was last renewed: after that nothing new begins on the machine. The other times of
+// the talk follow from it.
+type Life time.Duration
+
+// Bounds of a Life.
+const (
+	DefaultLife = Life(60 * time.Second)
+	MinLife     = Life(3 * time.Second)
+	MaxLife     = Life(10 * time.Minute)
+)
+
+// Duration is the life itself.
+func (l Life) Duration() time.Duration { return time.Duration(l) }
+
+// Beat is how often a connector tells that it works.
+func (l Life) Beat() time.Duration { return time.Duration(l / 6) }
+
+// Absent is how long a connector may be silent before it counts as gone.
+func (l Life) Absent() time.Duration { return time.Duration(l / 2) }
+
+// Renew is how often leases are renewed.
+func (l Life) Renew() time.Duration { return time.Duration(l / 3) }
+
+// Or is the life that a registry named, where it is one; else the default: an older registry names none.
+func (l Life) Or() Life {
+	if l < MinLife || l > MaxLife {
+		return DefaultLife
+	}
+	return l
+}
+
 // Times of the talk.
 const (
-	BeatEvery   = 10 * time.Second
-	Absent      = 30 * time.Second // without a beat, a connector counts as gone
-	RenewEvery  = 20 * time.Second
-	LeaseLife   = 60 * time.Second // without a renewal, nothing new begins on the machine
 	CancelGrace = 5 * time.Second  // between asking what runs to end and killing it
 	PassLife    = 15 * time.Minute // of what a connector is let onto the bus with
 )
@@ -102,7 +131,7 @@ func (h Hello) Check() error {
 		return errors.New("instance, store and version are short words of a-z, 0-9 and '-'")
 	}
 	m := h.Manifest
-	if len(m.Roots) > maxList || len(m.Programs) > maxList || len(m.Policy) > maxToken || len(m.Platform) > maxToken || len(m.Network) > maxToken {
+	if len(m.Roots) > maxList || len(m.Programs) > maxList || len(m.PrivateHTTP) > maxList || len(m.Targets) > maxList || len(m.Policy) > maxToken || len(m.Platform) > maxToken || len(m.Network) > maxToken {
 		return errors.New("the manifest is too large")
 	}
 	for _, r := range m.Roots {
@@ -113,6 +142,11 @@ func (h Hello) Check() error {
 	for _, p := range m.Programs {
 		if len(p) > maxPath {
 			return errors.New("a program's path is too long")
+		}
+	}
+	for _, t := range slices.Concat(m.PrivateHTTP, m.Targets) {
+		if len(t) > maxPath {
+			return errors.New("a target is too long")
 		}
 	}
 	return nil
@@ -134,7 +168,7 @@ type Beat struct {
 	Fault    string `json:"fault,omitempty"`
 }
 
-// Lease is what a machine knows of an attachment. It holds LeaseLife from when it was heard, by a clock that nobody sets.
+// Lease is what a machine knows of an attachment. It holds for a Life from when it was heard, by a clock that nobody sets.
 type Lease struct {
 	Attachment id.Attachment `json:"attachment"`
 	Volume     string        `json:"volume"` // its name
@@ -148,6 +182,7 @@ type Leases struct {
 	Now    time.Time       `json:"now"`
 	Keys   []key.Published `json:"keys"`
 	Leases []Lease         `json:"leases"`
+	Life   Life            `json:"life,omitempty"` // of each; nanoseconds
 }
 
 // Leased answers Leases.

@@ -51,11 +51,15 @@ type Manifest struct {
 	Platform  string    `json:"platform"`
 	Isolation Isolation `json:"isolation"`
 	Shell     bool      `json:"shell"`
-	Network   string    `json:"network"` // "off", "all", or "docker:" and the name of a network of the machine's Docker engine
+	Network   string    `json:"network"` // "off", "targets", "all", or "docker:" and the name of a network of the machine's Docker engine
 	Roots     []Root    `json:"roots,omitempty"`
 	Programs  []string  `json:"programs,omitempty"` // that may be run; empty: any
 	Execs     int       `json:"execs"`              // at once
 	Volumes   int       `json:"volumes"`            // how many may be made
+	// Targets are what commands reach where Network is "targets".
+	Targets []string `json:"targets,omitempty"`
+	// PrivateHTTP are the services that the machine's connector asks for callers, with the methods that it may.
+	PrivateHTTP []string `json:"private_http,omitempty"`
 }
 
 // Isolation is what holds a command back on a machine: each was tried there, not read from a setting.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/execwarden/execwarden/schemas/connection"
 )
@@ -149,8 +150,15 @@ type Piece struct {
 	Lost   int64  `json:"lost,omitempty"`   // bytes of a gap
 }
 
+// Writes says whether a tool may change something; machine.<name> is its full name.
+func Writes(full string) bool {
+	return slices.ContainsFunc(all, func(t connection.Tool) bool { return t.Writes && Connection+"."+t.Name == full })
+}
+
 // Tools lists the tools, as the broker shows them.
-func Tools() []connection.Tool { return tools }
+func Tools() []connection.Tool { return all }
+
+var all = slices.Concat(tools, httpTools, resultTools, watchTools)
 
 func tool(name string, effect connection.Effect, writes bool, description, properties, required string) connection.Tool {
 	schema := `{"type":"object","properties":{` + properties + `},"additionalProperties":false`

@@ -13,6 +13,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/machine"
 	"github.com/execwarden/execwarden/schemas/volume"
 	"github.com/execwarden/execwarden/services/environments/internal/registry"
 )
@@ -103,6 +104,12 @@ func (s *Service) carryOut(ctx context.Context, w *executor.Work, v volume.Defin
 	order := connector.Order{
 		Attachment: v.Attached.Attachment, Epoch: v.Epoch, Volume: v.Name, Run: w.Admitted.Run, Call: w.Admitted.Call, Agent: w.Requested.Agent,
 		Tool: w.Admitted.Tool, Requested: w.Admitted.Requested, Args: w.Requested.Body.Args, Permit: w.Admitted.Permit, AdmittedAt: admittedAt.UTC(), Patience: patience,
+	}
+	if machine.Writes(w.Admitted.Tool) {
+		// Before the machine may print anything. A crash from here on leaves a name for output that may never come.
+		if err := s.deps.Log.KeepOutputHome(ctx, w.Tenant, v.Environment, w.Admitted.Call); err != nil {
+			return nil, err
+		}
 	}
 	began := s.now()
 	sent := false // at least one order may have arrived

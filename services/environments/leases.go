@@ -19,7 +19,7 @@ const renewing = 32
 // keepLeases renews what is attached to machines that are there, until ctx ends. Every instance does: to hear of a lease twice
 // is to hear of it once.
 func (s *Service) keepLeases(ctx context.Context) error {
-	ticker := time.NewTicker(connector.RenewEvery)
+	ticker := time.NewTicker(connector.Life(s.cfg.LeaseLife).Renew())
 	defer ticker.Stop()
 	for {
 		select {
@@ -68,7 +68,7 @@ func (s *Service) tend(ctx context.Context, at registry.Place) {
 
 // leasesOf is what a machine is told: the time, the keys, and what is attached to it.
 func (s *Service) leasesOf(at registry.Place) connector.Leases {
-	return connector.Leases{Now: s.now().UTC(), Keys: s.registry.Keys(), Leases: s.registry.Leases(at)}
+	return connector.Leases{Now: s.now().UTC(), Keys: s.registry.Keys(), Leases: s.registry.Leases(at), Life: connector.Life(s.cfg.LeaseLife)}
 }
 
 // renew tells a machine what is attached to it. What it is not told of lapses there.

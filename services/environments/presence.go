@@ -69,7 +69,7 @@ func (s *Service) stateOf(at registry.Place, e environment.Registered) (ask.Pres
 		return ask.Invited, seen
 	case e.Connector == nil:
 		return ask.NotEnrolled, seen
-	case s.now().Sub(seen.at) > connector.Absent:
+	case s.now().Sub(seen.at) > connector.Life(s.cfg.LeaseLife).Absent():
 		return ask.Offline, seen
 	case seen.Fault != "":
 		return ask.Faulty, seen

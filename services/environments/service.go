@@ -16,6 +16,7 @@ import (
 	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/environments/internal/callout"
 	"github.com/execwarden/execwarden/services/environments/internal/registry"
@@ -27,6 +28,7 @@ type Config struct {
 
 	CalloutSeedFile string        `name:"callout_seed_file" help:"file with the seed of the NATS account key in whose name connectors are let onto the bus"`
 	GiveUpAfter     time.Duration `name:"give_up_after" default:"10m" help:"how long a call waits for a machine that does not answer"`
+	LeaseLife       time.Duration `name:"lease_life" default:"60s" help:"how long a machine works on without hearing from the registry; it beats six times in that, and counts as away after half of it"`
 	LostAfter       time.Duration `name:"lost_after" default:"1h" help:"how long a machine may be away before its attachments count as lost"`
 }
 
@@ -34,8 +36,10 @@ func (c Config) validate() error {
 	switch {
 	case c.GiveUpAfter < time.Second || c.GiveUpAfter > 24*time.Hour:
 		return problem.New(problem.Invalid, "give_up_after %s is outside [1s, 24h]", c.GiveUpAfter)
-	case c.LostAfter < time.Minute:
-		return problem.New(problem.Invalid, "lost_after %s is below 1m", c.LostAfter)
+	case connector.Life(c.LeaseLife) != connector.Life(c.LeaseLife).Or():
+		return problem.New(problem.Invalid, "lease_life %s is outside [%s, %s]", c.LeaseLife, connector.MinLife.Duration(), connector.MaxLife.Duration())
+	case c.LostAfter < c.LeaseLife:
+		return problem.New(problem.Invalid, "lost_after %s is below lease_life %s", c.LostAfter, c.LeaseLife)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (e *Engine) hostConfig(s Spec) *container.HostConfig {
 		LogConfig: container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "1m", "max-file": "1"}},
 		Resources: container.Resources{Memory: d.MemoryBytes(), MemorySwap: d.MemoryBytes(), NanoCPUs: int64(d.CPUs * 1e9), PidsLimit: &d.PIDs},
 	}
-	if d.Network != localpolicy.Off {
+	if d.Network != localpolicy.Off && d.Network != localpolicy.Targets {
 		h.NetworkMode = container.NetworkMode(d.Network)
 	}
 	if os.Geteuid() == 0 {

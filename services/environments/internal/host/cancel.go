@@ -16,6 +16,7 @@ func (h *Host) Cancel(ctx context.Context, c connector.Cancel) connector.Answer 
 	if _, err := id.Parse[id.Call](string(c.Call)); err != nil {
 		return failed(connector.Refused, problem.Wrap(err, problem.Invalid, "call: %v", err))
 	}
+	h.stopFlights(func(call id.Call, _ *flight) bool { return call == c.Call })
 	h.beginning.Lock()
 	defer h.beginning.Unlock()
 	found := connector.Answer{State: connector.NotBegun}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -106,6 +107,11 @@ func (h *Host) spec(p *place, o connector.Order, a machine.ExecArgs) (shim.Spec,
 		}
 	}
 	env["HOME"], env["TMPDIR"] = p.volume, filepath.Join(p.volume, ".tmp")
+	proxy, err := h.proxyEnv(p)
+	if err != nil {
+		return s, err
+	}
+	maps.Copy(env, proxy)
 	for name, value := range a.Env {
 		if !validName(name) {
 			return s, problem.New(problem.Invalid, "%.60q is no name of a variable", name)

@@ -18,8 +18,10 @@ import (
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/environments/internal/cage"
+	"github.com/execwarden/execwarden/services/environments/internal/cageproxy"
 	"github.com/execwarden/execwarden/services/environments/internal/files"
 	"github.com/execwarden/execwarden/services/environments/internal/localpolicy"
+	"github.com/execwarden/execwarden/services/environments/internal/privatehttp"
 	"github.com/execwarden/execwarden/services/environments/internal/shim"
 )
 
@@ -40,6 +42,8 @@ type Host struct {
 	isolation environment.Isolation
 	driver    driver
 	probe     *probe
+	http      *privatehttp.Door
+	ways      *cageproxy.Proxy // nil: commands have none out
 
 	beginning sync.Mutex // what is called off is not begun at the same moment
 	readying  sync.Mutex // a shim is begun once, and not for what ends at the same moment
@@ -62,12 +66,19 @@ type place struct {
 	volume string
 	shim   *shim.Client
 	files  *files.Tree
+	outlet outlet
+
+	watches watches
 }
 
 // New tries what holds commands back here, by really holding one, and finds the attachments of an earlier life.
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	h := &Host{cfg: cfg, places: map[id.Attachment]*place{}, flying: map[id.Call]*flight{}, gates: map[string]*sync.RWMutex{}, rooms: map[string]room{},
 		tails: make(chan tail, maxTails), following: map[string]bool{}}
+	var err error
+	if h.http, err = privatehttp.Open(cfg.Policy.PrivateHTTP); err != nil {
+		return nil, err
+	}
 	if top := cage.Unified(); top != "" {
 		h.cgroup = filepath.Join(top, "execwarden-"+filepath.Base(cfg.Home))
 		if err := os.Mkdir(h.cgroup, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -79,7 +90,9 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 			return nil, problem.Wrap(err, problem.Invalid, "directory %s cannot be made", dir)
 		}
 	}
-	var err error
+	if h.ways, err = cageproxy.New(cfg.Policy.TargetRules(), cfg.Log); err != nil {
+		return nil, err
+	}
 	if h.driver, err = h.open(ctx); err != nil {
 		return nil, err
 	}
@@ -111,6 +124,7 @@ func (h *Host) Close() {
 }
 
 func (p *place) close() {
+	p.outlet.close()
 	p.shim.Close()
 	if p.files != nil {
 		p.files.Close()
@@ -233,7 +247,7 @@ func (h *Host) ready(ctx context.Context, l connector.Lease) (*place, error) {
 		return nil, err
 	}
 	roots := []files.Root{{Path: p.volume, Write: true}}
-	rules := cage.Rules{Volume: p.volume, Own: true, Hidden: []string{filepath.Join(h.cfg.Home, "attachments"), "/run"}, Most: h.cfg.Policy.Processes, Network: h.cfg.Policy.Network != localpolicy.Off, Programs: h.cfg.Policy.Programs}
+	rules := cage.Rules{Volume: p.volume, Own: true, Hidden: []string{filepath.Join(h.cfg.Home, "attachments"), "/run"}, Most: h.cfg.Policy.Processes, Network: h.cfg.Policy.Network != localpolicy.Off && h.cfg.Policy.Network != localpolicy.Targets, Programs: h.cfg.Policy.Programs}
 	if strings.HasPrefix(string(l.Attachment), probing) {
 		rules.Programs = nil // the machine is tried with a shell, whether or not others may have one
 	}
@@ -318,6 +332,7 @@ func (h *Host) at(ctx context.Context, a id.Attachment) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.outlet.close()
 	p.shim.Close() // whoever still reads its files lets go of them
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -351,6 +366,7 @@ func (h *Host) End(ctx context.Context, e connector.End) (connector.Ended, error
 		p = &place{dir: dir, shim: shim.Dial(dir)}
 	}
 	defer p.close()
+	h.stopFlights(func(_ id.Call, f *flight) bool { return f.at == p })
 	reason := shim.Cancelled
 	if e.Revoked {
 		reason = shim.Revoked

@@ -12,11 +12,14 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/connector"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/machine"
 )
 
 // flight is an order that is being carried out.
 type flight struct {
+	at     *place
+	stop   context.CancelCauseFunc // nil: it is short, and goes on to its end
 	done   chan struct{}
 	answer connector.Answer
 }
@@ -38,13 +41,20 @@ func (h *Host) Do(ctx context.Context, o connector.Order) connector.Answer {
 	h.mu.Lock()
 	f, flying := h.flying[o.Call]
 	if !flying {
-		f = &flight{done: make(chan struct{})}
+		f = &flight{at: p, done: make(chan struct{})}
 		h.flying[o.Call] = f
+	}
+	work := ctx
+	if !flying && slices.Contains(stoppable, name) {
+		work, f.stop = context.WithCancelCause(ctx)
 	}
 	h.mu.Unlock()
 	if !flying {
 		go func() {
-			f.answer = h.once(ctx, p, o, name, machine.Tools()[i].Writes)
+			f.answer = h.once(work, p, o, name, machine.Tools()[i].Writes)
+			if f.stop != nil {
+				f.stop(nil)
+			}
 			h.mu.Lock()
 			delete(h.flying, o.Call)
 			h.mu.Unlock()
@@ -65,6 +75,20 @@ func (h *Host) Do(ctx context.Context, o connector.Order) connector.Answer {
 type receipt struct {
 	Digest string            `json:"digest"`
 	Answer *connector.Answer `json:"answer,omitempty"`
+}
+
+// stoppable are the tools that take long, and that a cancellation ends in the middle.
+var stoppable = []string{"http_private", "http_private_send", "watch"}
+
+// stopFlights ends what is carried out in the middle, where that can be.
+func (h *Host) stopFlights(of func(id.Call, *flight) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c, f := range h.flying {
+		if f.stop != nil && of(c, f) {
+			f.stop(problem.New(problem.Cancelled, "the call was called off"))
+		}
+	}
 }
 
 // growing are the tools that make files.
@@ -144,6 +168,14 @@ func (h *Host) tool(ctx context.Context, p *place, name string, args []byte) (an
 		})
 	case "exec_signal":
 		return call(args, func(a machine.ExecSignalArgs) (any, error) { return shown(p.shim.Signal(ctx, a.Exec, a.Signal)) })
+	case "watch":
+		return call(args, func(a machine.WatchArgs) (any, error) { return h.watch(ctx, p, a) })
+	case "test_results":
+		return call(args, func(a machine.TestResultsArgs) (any, error) { return h.testResults(ctx, p, a) })
+	case "http_private":
+		return call(args, func(a machine.HTTPArgs) (any, error) { return h.http.Get(ctx, a) })
+	case "http_private_send":
+		return call(args, func(a machine.HTTPArgs) (any, error) { return h.http.Send(ctx, a) })
 	case "exec_list":
 		return call(args, func(struct{}) (any, error) { return h.list(ctx, p) })
 	}
@@ -174,6 +206,8 @@ func toolError(err error) connector.Answer {
 	switch d.Code {
 	case problem.Denied, problem.Unavailable, problem.Busy, problem.Cancelled:
 		return failed(connector.Refused, err)
+	case problem.Unknown:
+		return failed(connector.Unknown, err)
 	}
 	return done(map[string]string{"error": string(d.Code), "message": d.Message}, true)
 }

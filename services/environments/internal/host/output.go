@@ -61,7 +61,7 @@ func (h *Host) followAgain(ctx context.Context, p *place) {
 		return
 	}
 	for _, e := range list {
-		if _, ended := h.position(p, e.ID); !ended {
+		if _, _, ended := h.position(p, e.ID); !ended {
 			h.follow(p, e.ID)
 		}
 	}
@@ -89,10 +89,14 @@ func (h *Host) PassOn(ctx context.Context, sink func(context.Context, Printed) e
 
 // passOn follows one command to its end.
 func (h *Host) passOn(ctx context.Context, t tail, sink func(context.Context, Printed) error) {
-	at, ended := h.position(t.place, t.call)
+	at, begun, ended := h.position(t.place, t.call)
 	for !ended && ctx.Err() == nil {
-		out, err := t.place.shim.Read(ctx, t.call, at, maxPiece, waitsFor)
-		if err == nil && out.Exec.Running() && out.Next-at < maxPiece/4 {
+		limit := maxPiece
+		if begun > 0 {
+			limit = begun // what an earlier life may have passed on, to the byte: under its number the stream takes nothing else
+		}
+		out, err := t.place.shim.Read(ctx, t.call, at, limit, waitsFor)
+		if err == nil && begun == 0 && out.Exec.Running() && out.Next-at < maxPiece/4 {
 			pause(ctx, gather)
 			out, err = t.place.shim.Read(ctx, t.call, at, maxPiece, 0)
 		}
@@ -103,6 +107,13 @@ func (h *Host) passOn(ctx context.Context, t tail, sink func(context.Context, Pr
 			pause(ctx, retryTail)
 			continue
 		}
+		// A crash from here on passes the same once more, under the same number: the stream takes it once.
+		bytes := 0
+		for _, p := range out.Pieces {
+			bytes += len(p.Data)
+		}
+		h.keepPosition(t.place, t.call, at, bytes, false)
+		begun = 0
 		offset := at
 		for _, p := range out.Pieces {
 			one := Printed{Call: id.Call(t.call), Stream: streams[p.Stream], Offset: offset, Data: p.Data, Lost: p.Lost}
@@ -118,8 +129,9 @@ func (h *Host) passOn(ctx context.Context, t tail, sink func(context.Context, Pr
 				return
 			}
 		}
-		// A crash before this passes the last piece on once more, under the same number: the stream takes it once.
-		h.keepPosition(t.place, t.call, at, ended)
+	}
+	if ended {
+		h.keepPosition(t.place, t.call, at, 0, true)
 	}
 }
 
@@ -145,27 +157,37 @@ func pause(ctx context.Context, d time.Duration) {
 
 func positionFile(p *place, call string) string { return filepath.Join(p.dir, "done", call+".out") }
 
-// position is up to where a command's output was passed on, and whether that was all of it.
-func (h *Host) position(p *place, call string) (at int64, ended bool) {
+// position is up to where a command's output was passed on for certain, how many bytes after that may have been, and whether
+// that was all of it.
+func (h *Host) position(p *place, call string) (at int64, begun int, ended bool) {
 	raw, err := os.ReadFile(positionFile(p, call))
 	if err != nil {
-		return 0, false
+		return 0, 0, false
 	}
 	text, all := strings.CutSuffix(strings.TrimSpace(string(raw)), " end")
-	at, err = strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0, false
+	first, second, _ := strings.Cut(text, " ")
+	if at, err = strconv.ParseInt(first, 10, 64); err != nil {
+		return 0, 0, false
 	}
-	return at, all
+	if n, err := strconv.Atoi(second); err == nil {
+		begun = min(max(n, 0), maxPiece)
+	}
+	return at, begun, all
 }
 
-// keepPosition is not synced: one that is lost with the power passes on again what the stream knows by its number.
-func (h *Host) keepPosition(p *place, call string, at int64, ended bool) {
-	text := strconv.FormatInt(at, 10)
+// keepPosition writes it as a whole. It is not synced: one that is lost with the power passes on again what is stored, which
+// readers leave out by its offset.
+func (h *Host) keepPosition(p *place, call string, at int64, begun int, ended bool) {
+	text := strconv.FormatInt(at, 10) + " " + strconv.Itoa(begun)
 	if ended {
 		text += " end"
 	}
-	if err := os.WriteFile(positionFile(p, call), []byte(text), 0o600); err != nil {
+	path := positionFile(p, call)
+	err := os.WriteFile(path+".new", []byte(text), 0o600)
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
 		h.cfg.Log.Debug("position of output not kept", "exec", call, "err", err)
 	}
 }

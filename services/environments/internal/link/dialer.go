@@ -30,7 +30,7 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 		return nil, err
 	}
 	via, err := httpproxy.FromEnvironment().ProxyFunc()(u)
-	if err != nil {
+	if err != nil || via != nil && via.Hostname() == "" {
 		return nil, problem.Wrap(err, problem.Invalid, "the proxy that the environment names is no URL")
 	}
 	var direct net.Dialer

@@ -15,6 +15,7 @@ type leases struct {
 	now func() time.Time // with a monotonic reading
 
 	mu    sync.Mutex
+	life  connector.Life // as the registry named it last
 	held  map[id.Attachment]held
 	ended map[id.Attachment]time.Time // for good, whatever is said later by who has not heard of the end
 	epoch map[string]int              // the newest of each volume
@@ -27,16 +28,17 @@ type held struct {
 }
 
 func newLeases(now func() time.Time) *leases {
-	return &leases{now: now, held: map[id.Attachment]held{}, ended: map[id.Attachment]time.Time{}, epoch: map[string]int{}}
+	return &leases{now: now, life: connector.DefaultLife, held: map[id.Attachment]held{}, ended: map[id.Attachment]time.Time{}, epoch: map[string]int{}}
 }
 
 // endedFor is how long an end is remembered: far longer than anybody renews a lease that has ended.
 const endedFor = time.Hour
 
 // renew takes what is said to be attached, and gives what is new.
-func (l *leases) renew(all []connector.Lease) (fresh []connector.Lease) {
+func (l *leases) renew(all []connector.Lease, life connector.Life) (fresh []connector.Lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.life = life
 	now := l.now()
 	for a, at := range l.ended {
 		if now.Sub(at) > endedFor {
@@ -51,9 +53,16 @@ func (l *leases) renew(all []connector.Lease) (fresh []connector.Lease) {
 			fresh = append(fresh, one)
 		}
 		l.epoch[one.Volume] = one.Epoch
-		l.held[one.Attachment] = held{one, now.Add(connector.LeaseLife), true}
+		l.held[one.Attachment] = held{one, now.Add(life.Duration()), true}
 	}
 	return fresh
+}
+
+// beat is how often the registry wants to hear of this machine.
+func (l *leases) beat() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.life.Beat()
 }
 
 // recall takes the attachments of an earlier life. They count as lapsed until they are renewed: nothing begins, and what
@@ -86,7 +95,7 @@ func (l *leases) check(o connector.Order) error {
 	case !ok || h.Epoch != o.Epoch || h.Volume != o.Volume || h.Epoch < l.epoch[h.Volume]:
 		return problem.New(problem.Denied, "stale_lease: the attachment is not held here, or not any more")
 	case !l.now().Before(h.until):
-		return problem.New(problem.Unavailable, "stale_lease: nobody renewed the attachment for %s", connector.LeaseLife)
+		return problem.New(problem.Unavailable, "stale_lease: nobody renewed the attachment for %s", l.life.Duration())
 	case h.Draining:
 		return problem.New(problem.Denied, "the attachment is being released")
 	}

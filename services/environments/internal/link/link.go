@@ -137,7 +137,7 @@ func (l *Link) Run(ctx context.Context) error {
 	group.Go(func() error { return l.greet(ctx, nc) })
 	group.Go(func() error { return l.beat(ctx, nc) })
 	group.Go(func() error { return l.every(ctx, time.Second, l.endOrphans) })
-	group.Go(func() error { return l.every(ctx, connector.BeatEvery, l.machine.EndTooLarge) })
+	group.Go(func() error { return l.every(ctx, connector.DefaultLife.Beat(), l.machine.EndTooLarge) })
 	group.Go(func() error { return l.machine.PassOn(ctx, l.print(nc)) })
 	group.Go(func() error {
 		select {
@@ -276,7 +276,7 @@ func (l *Link) take(ctx context.Context, said connector.Leases) map[id.Attachmen
 		}
 	}
 	faults := map[id.Attachment]string{}
-	for _, lease := range l.leases.renew(said.Leases) {
+	for _, lease := range l.leases.renew(said.Leases, said.Life.Or()) {
 		if err := l.machine.Open(ctx, lease); err != nil {
 			l.leases.notOpen(lease.Attachment)
 			l.cfg.Log.Error("a volume is not ready", "volume", lease.Volume, "err", err)
@@ -289,14 +289,17 @@ func (l *Link) take(ctx context.Context, said connector.Leases) map[id.Attachmen
 // now is the registry's time.
 func (l *Link) now() time.Time { return time.Now().Add(time.Duration(l.clock.Load())) }
 
+// probeWithin is the least that a machine is given to show that it works.
+const probeWithin = 5 * time.Second
+
 // beat tells that the machine works, having tried.
 func (l *Link) beat(ctx context.Context, nc *nats.Conn) error {
-	ticker := time.NewTicker(connector.BeatEvery)
-	defer ticker.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		if l.welcomed.Load() {
 			b := connector.Beat{Instance: l.instance, Execs: l.machine.Execs()}
-			probe, cancel := context.WithTimeout(ctx, connector.BeatEvery*4/5)
+			probe, cancel := context.WithTimeout(ctx, max(l.leases.beat()*4/5, probeWithin))
 			if err := l.machine.Probe(probe); err != nil && ctx.Err() == nil {
 				b.Fault = problem.DetailOf(err).Message
 				l.cfg.Log.Error("the machine does not work", "err", err)
@@ -309,9 +312,10 @@ func (l *Link) beat(ctx context.Context, nc *nats.Conn) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-timer.C:
 		case <-l.poked:
 		}
+		timer.Reset(l.leases.beat())
 	}
 }
 

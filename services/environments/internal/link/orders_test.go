@@ -114,7 +114,7 @@ func TestOrders(t *testing.T) {
 		if err := l.keys.Add(published); err != nil {
 			t.Fatal(err)
 		}
-		l.leases.renew([]connector.Lease{{Attachment: "att_1", Volume: "main", Epoch: 2}})
+		l.leases.renew([]connector.Lease{{Attachment: "att_1", Volume: "main", Epoch: 2}}, connector.DefaultLife)
 		claims := permit.Claims{Audience: call.Exec, Tenant: "tnt_a", Run: "run_1", Call: "call_1", Tool: "machine.exec", ArgsDigest: permit.Digest(args), Requested: 7,
 			IssuedAt: now, ExpiresAt: now.Add(time.Minute), Attachment: "att_1", Epoch: 2}
 		if c.claims != nil {

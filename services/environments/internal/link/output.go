@@ -32,7 +32,7 @@ func (l *Link) print(nc *nats.Conn) func(context.Context, host.Printed) error {
 		if p.Lost > 0 {
 			m.Header.Set(connector.HeaderLost, strconv.FormatInt(p.Lost, 10))
 		}
-		m.Header.Set(nats.MsgIdHdr, string(p.Call)+":"+strconv.FormatInt(p.Offset, 10)+":"+stream)
+		m.Header.Set(nats.MsgIdHdr, string(p.Call)+":"+strconv.FormatInt(p.Offset, 10)+":"+strconv.FormatInt(int64(len(p.Data))+p.Lost, 10)+":"+stream)
 		ctx, cancel := context.WithTimeout(ctx, storeWithin)
 		defer cancel()
 		answer, err := nc.RequestMsgWithContext(ctx, m)

@@ -22,7 +22,7 @@ type Docker struct {
 	Memory   string  `yaml:"memory"`  // bytes, or with k, m, g; there is no swap besides
 	CPUs     float64 `yaml:"cpus"`    // 0: no limit
 	PIDs     int64   `yaml:"pids"`    // processes and threads
-	Network  string  `yaml:"network"` // off, or the name of a network of the engine
+	Network  string  `yaml:"network"` // off, targets, or the name of a network of the engine
 	ReadOnly bool    `yaml:"read_only"`
 	Runtime  string  `yaml:"runtime"` // of the engine; empty: its default
 	Socket   string  `yaml:"socket"`  // of the engine
@@ -59,8 +59,8 @@ func (d *Docker) validate(seen []string) (err error) {
 		return fmt.Errorf("docker cpus %g is outside 0 to 4096", d.CPUs)
 	case d.PIDs < 64 || d.PIDs > 1<<22: // the shim's own threads are among them
 		return fmt.Errorf("docker pids %d is outside 64 to %d", d.PIDs, 1<<22)
-	case d.Network != Off && (shared[d.Network] || !word.MatchString(d.Network)):
-		return fmt.Errorf("docker network %.60q is not off or the name of a network that containers have to themselves", d.Network)
+	case d.Network != Off && d.Network != Targets && (shared[d.Network] || !word.MatchString(d.Network)):
+		return fmt.Errorf("docker network %.60q is not off, targets or the name of a network that containers have to themselves", d.Network)
 	case d.Runtime != "" && !word.MatchString(d.Runtime):
 		return fmt.Errorf("docker runtime %.60q is no runtime's name", d.Runtime)
 	case !filepath.IsAbs(d.Socket) || filepath.Clean(d.Socket) != d.Socket:
@@ -109,7 +109,7 @@ func (p *Policy) For(driver environment.Driver) error {
 	if d.Image == "" {
 		return problem.New(problem.Invalid, "the environment's driver is docker, and the policy names no image; set docker.image")
 	}
-	if p.Network = d.Network; p.Network != Off {
+	if p.Network = d.Network; p.Network != Off && p.Network != Targets {
 		p.Network = "docker:" + d.Network
 	}
 	return p.dockerUser()

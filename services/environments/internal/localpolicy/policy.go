@@ -44,13 +44,15 @@ type Policy struct {
 	Programs     []string      `yaml:"programs"` // absolute paths; empty: any
 	Shell        bool          `yaml:"shell"`
 	Env          []string      `yaml:"env"`       // names that a command may be given besides the standard ones
-	Network      string        `yaml:"network"`   // off, all
+	Network      string        `yaml:"network"`   // off, targets, all
 	Execs        int           `yaml:"execs"`     // at once, of one attachment
 	Processes    int           `yaml:"processes"` // of the user that commands run as
 	MinIsolation []string      `yaml:"min_isolation"`
 	OrphanGrace  time.Duration `yaml:"orphan_grace"`
 	User         string        `yaml:"user"` // that commands run as, when the connector runs as root
 	Docker       Docker        `yaml:"docker"`
+	PrivateHTTP  []PrivateHTTP `yaml:"private_http"`
+	Targets      []string      `yaml:"targets"` // of network targets: host or host:port, at most 64
 
 	digest   string
 	uid, gid int
@@ -65,8 +67,9 @@ type Root struct {
 
 // Networks of commands.
 const (
-	Off = "off" // a network with nothing but itself
-	All = "all" // the machine's own
+	Off     = "off"     // a network with nothing but itself
+	Targets = "targets" // the same, with a proxy in it that reaches what is listed
+	All     = "all"     // the machine's own
 )
 
 // Load reads a policy. Whoever else could write the file could let themselves in: such a file is refused.
@@ -160,8 +163,8 @@ func (p *Policy) validate() error {
 	if len(p.Programs) > 0 && p.Shell {
 		return errors.New("programs are listed and shell is true: a shell runs any program; set shell: false")
 	}
-	if p.Network != Off && p.Network != All {
-		return fmt.Errorf("network %q is not off or all", p.Network)
+	if p.Network != Off && p.Network != Targets && p.Network != All {
+		return fmt.Errorf("network %q is not off, targets or all", p.Network)
 	}
 	for _, what := range p.MinIsolation {
 		if !slices.Contains(isolations, what) {
@@ -176,6 +179,12 @@ func (p *Policy) validate() error {
 		seen = append(seen, r.Path)
 	}
 	if err := p.Docker.validate(seen); err != nil {
+		return err
+	}
+	if err := p.validateHTTP(); err != nil {
+		return err
+	}
+	if err := p.validateTargets(); err != nil {
 		return err
 	}
 	return p.findUser()
@@ -207,6 +216,12 @@ func (p *Policy) Manifest(platform string, is environment.Isolation) environment
 	for _, r := range p.Roots {
 		m.Roots = append(m.Roots, environment.Root{Path: r.Path, Write: r.Write})
 	}
+	if p.Network == Targets {
+		m.Targets = p.Targets
+	}
+	for _, t := range p.PrivateHTTP {
+		m.PrivateHTTP = append(m.PrivateHTTP, t.String())
+	}
 	return m
 }
 
@@ -223,7 +238,7 @@ func (p *Policy) Isolated(is environment.Isolation) error {
 			return denied("min_isolation", "commands are not held back by %s on this machine", what)
 		}
 	}
-	if p.Network == Off && !is.Network {
+	if (p.Network == Off || p.Network == Targets) && !is.Network {
 		return denied("network", "commands cannot be given a network of their own on this machine")
 	}
 	return nil

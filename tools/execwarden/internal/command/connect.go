@@ -117,6 +117,12 @@ func printManifest(w io.Writer, m environment.Manifest) {
 	for _, p := range m.Programs {
 		fmt.Fprintf(w, "program        %s\n", p)
 	}
+	for _, t := range m.Targets {
+		fmt.Fprintf(w, "target         %s\n", t)
+	}
+	for _, t := range m.PrivateHTTP {
+		fmt.Fprintf(w, "private http   %s\n", t)
+	}
 	fmt.Fprintf(w, "execs          %d at once, of one attachment\nvolumes        %d\n", m.Execs, m.Volumes)
 }
 

@@ -52,6 +52,7 @@ const outputWait = 10 * time.Second
 
 func (a *app) printOutput(ctx context.Context, c *client.Client, which id.Call, follow bool) (end *machine.Exec, err error) {
 	after, wait := uint64(0), time.Duration(0)
+	at := int64(0)
 	if follow {
 		wait = outputWait
 	}
@@ -61,6 +62,9 @@ func (a *app) printOutput(ctx context.Context, c *client.Client, which id.Call, 
 			return nil, err
 		}
 		for _, p := range page.Pieces {
+			if p, at = p.From(at); p.Empty() {
+				continue
+			}
 			if err := a.printPiece(p); err != nil {
 				return nil, err
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/execwarden/execwarden/libs/postgres"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/services/approvals"
+	"github.com/execwarden/execwarden/services/environments"
 )
 
 // Config says how to run.
@@ -36,7 +37,8 @@ type Config struct {
 	approvals.SMTP
 	boot.MasterKey
 
-	started func(*natsd.Server, *postgres.Server) // a seam for fault tests, which stop and start them
+	started  func(*natsd.Server, *postgres.Server) // a seam for fault tests, which stop and start them
+	machines func(*environments.Config)            // a seam for fault tests, which wait for shorter
 }
 
 func (c Config) withDefaults() (Config, error) {

@@ -44,6 +44,17 @@ func (w *world) newOutpost(name, policy string) *outpost {
 
 func (w *world) newOutpostOf(driver environment.Driver, name, policy string) *outpost {
 	w.t.Helper()
+	return w.newOutpostAt(shortDir(w.t), driver, name, policy)
+}
+
+// newOutpostIn is one whose home is a directory that is there.
+func (w *world) newOutpostIn(home, name, policy string) *outpost {
+	w.t.Helper()
+	return w.newOutpostAt(home, environment.Host, name, policy)
+}
+
+func (w *world) newOutpostAt(home string, driver environment.Driver, name, policy string) *outpost {
+	w.t.Helper()
 	if err := w.PutEnvironment(w.t.Context(), id.Environment("env_"+name), driver); err != nil {
 		w.t.Fatal(err)
 	}
@@ -51,7 +62,6 @@ func (w *world) newOutpostOf(driver environment.Driver, name, policy string) *ou
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	home := shortDir(w.t)
 	o := &outpost{w: w, cfg: connect.Config{Home: home, Policy: filepath.Join(home, "connector.yaml"), Shim: shimkit.BuildShim(w.t), Log: slog.New(slog.NewTextHandler(testLog{w.t}, nil))}}
 	text := "volumes: " + filepath.Join(home, "volumes") + "\n" + policy
 	if err := os.WriteFile(o.cfg.Policy, []byte(text), 0o600); err != nil {

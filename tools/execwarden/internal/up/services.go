@@ -49,7 +49,12 @@ func (p *process) services(ctx context.Context) (all []running, addresses func(c
 			}, approvals.New, d)
 		},
 		schemas.Environments: func(d boot.Deps) (boot.Service, error) {
-			return configured(&environments.Config{}, func(c *environments.Config) { c.CalloutSeed = vault.NewSecret(p.server.CalloutSeed()) }, environments.New, d)
+			return configured(&environments.Config{}, func(c *environments.Config) {
+				c.CalloutSeed = vault.NewSecret(p.server.CalloutSeed())
+				if p.cfg.machines != nil {
+					p.cfg.machines(c)
+				}
+			}, environments.New, d)
 		},
 		schemas.Ledger: func(d boot.Deps) (boot.Service, error) {
 			return configured(&ledger.Config{}, func(c *ledger.Config) {

@@ -1,6 +1,7 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/trigger"
+	"github.com/execwarden/execwarden/services/environments"
 	"github.com/execwarden/execwarden/services/runtime/workerkit"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 	"github.com/execwarden/execwarden/tools/sample"
@@ -54,6 +56,8 @@ type world struct {
 	postgres  *postgres.Server
 	stop      func()
 	logs      io.Writer // default: the test's own output
+	listen    string    // of the API; default: a port of 127.0.0.1
+	machines  func(*environments.Config)
 }
 
 func newWorld(t *testing.T) *world {
@@ -103,7 +107,7 @@ func (w *world) start() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	cfg := Config{DataDir: filepath.Join(w.dir, "data"), Listen: "127.0.0.1:0", HooksListen: "127.0.0.1:0", OpsListen: "127.0.0.1:0",
+	cfg := Config{DataDir: filepath.Join(w.dir, "data"), Listen: cmp.Or(w.listen, "127.0.0.1:0"), machines: w.machines, HooksListen: "127.0.0.1:0", OpsListen: "127.0.0.1:0",
 		SyncInterval: time.Minute, WorkerPath: workerkit.BuildWorker(w.t), ApprovalLife: time.Hour, LogFormat: "text", LogLevel: "warn"}
 	up := make(chan struct{})
 	cfg.started = func(n *natsd.Server, p *postgres.Server) { w.nats, w.postgres = n, p; close(up) }
