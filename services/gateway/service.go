@@ -15,6 +15,7 @@ import (
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/services/gateway/internal/api"
@@ -162,6 +163,24 @@ func (m members) Role(tenant id.Tenant, who id.Member, with id.Token) (member.Ro
 		return "", problem.New(problem.Unauthenticated, "the access token was revoked")
 	}
 	return role, nil
+}
+
+// Agent answers of external agents as Role does of members.
+func (m members) Agent(tenant id.Tenant, a id.Agent, with id.Token) error {
+	if err := m.view.Current(); err != nil {
+		return err
+	}
+	token, known := m.state.Token(tenant, with)
+	def, there := m.state.Agent(tenant, a)
+	switch {
+	case !known || token.Agent != a:
+		return problem.New(problem.Unauthenticated, "the access token is not valid")
+	case token.Revoked:
+		return problem.New(problem.Unauthenticated, "the access token was revoked")
+	case !there || def.Hosting != agent.External:
+		return problem.New(problem.Unauthenticated, "the agent of this access token is not there any more, or is hosted")
+	}
+	return nil
 }
 
 var _ boot.Service = (*Service)(nil)
