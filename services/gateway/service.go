@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -24,6 +25,7 @@ import (
 	"github.com/execwarden/execwarden/services/gateway/internal/control"
 	"github.com/execwarden/execwarden/services/gateway/internal/edge"
 	"github.com/execwarden/execwarden/services/gateway/internal/follow"
+	"github.com/execwarden/execwarden/services/gateway/internal/mcp"
 	"github.com/execwarden/execwarden/services/gateway/internal/peers"
 )
 
@@ -35,6 +37,8 @@ type Service struct {
 	state *control.State
 	view  *eventlog.View
 	hub   atomic.Pointer[follow.Hub] // set before anybody is let in
+
+	endpoint atomic.Pointer[mcp.Endpoint] // the same
 
 	ready chan struct{} // closed once addr is set
 	addr  net.Addr
@@ -119,6 +123,9 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 	(&api.API{Gate: gate, Site: site, State: s.state, People: people, Peers: peers, Hub: hub, Log: s.deps.Log, Note: s.log}).Register(mux)
 	(&console.Console{Gate: gate, Site: site, Peers: peers, Hub: hub, Note: s.log}).Register(mux)
 	mux.Handle(api.ConnectRoute, s.connectors())
+	endpoint := &mcp.Endpoint{Gate: gate, Site: site, State: s.state, Conn: s.deps.Conn, Log: s.deps.Log, Version: s.deps.Version, Note: s.log,
+		Limits: mcp.Limits{AtOnce: s.cfg.MCPCalls, Sessions: s.cfg.MCPSessions, SessionIdle: 30 * time.Minute, CallLife: 30 * time.Second, HeldWait: s.cfg.MCPHeldWait}}
+	endpoint.Register(mux)
 	if h, err = edge.Handler(site, mux, s.deps.Metrics); err != nil {
 		return nil, nil, err
 	}
@@ -128,8 +135,17 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 	if err != nil {
 		return nil, nil, err
 	}
-	stop, err = hub.Listen(s.deps.Conn)
-	return h, stop, err
+	shut, err := endpoint.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	s.endpoint.Store(endpoint)
+	deaf, err := hub.Listen(s.deps.Conn)
+	if err != nil {
+		shut()
+		return nil, nil, err
+	}
+	return h, func() { deaf(); shut() }, nil
 }
 
 func (s *Service) apply(e eventlog.Stored) {
@@ -138,6 +154,9 @@ func (s *Service) apply(e eventlog.Stored) {
 	}
 	if hub := s.hub.Load(); hub != nil && (e.At.Noun == "member" || e.At.Noun == "token") {
 		hub.Doubt(e.At.Tenant)
+	}
+	if endpoint := s.endpoint.Load(); endpoint != nil {
+		endpoint.Apply(e)
 	}
 }
 

@@ -82,9 +82,9 @@ the agent's grants allow. It opens nothing else.`, map[int]string{4: "there is n
 	}
 	cmd.Flags().StringVar(&of, "member", "", "whose, by name or id (default: yours)")
 	cmd.Flags().StringVar(&agent, "agent", "", "an external agent, whose token it is then")
+	cmd.Flags().StringVar(&role, "role", "", string(member.Auditor)+" or wider (default: as wide as may be)")
 	cmd.MarkFlagsMutuallyExclusive("agent", "member")
 	cmd.MarkFlagsMutuallyExclusive("agent", "role")
-	cmd.Flags().StringVar(&role, "role", "", string(member.Auditor)+" or wider (default: as wide as may be)")
 	to.flags(cmd)
 	return cmd
 }
