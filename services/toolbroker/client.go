@@ -3,6 +3,8 @@ package toolbroker
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -62,6 +64,39 @@ func (s *Service) askClient(ctx context.Context, w *executor.Work, relay *execut
 		return nil, err
 	}
 	return raw, err
+}
+
+// askedByResult records what a server asks by its result (MCP 2026-07-28, multi round-trip requests), before the client has it.
+// What may not be asked makes the result none. The answers come with the client's next call.
+func (s *Service) askedByResult(ctx context.Context, w *executor.Work, r upstream.Result) error {
+	if w.Requested.Client == nil {
+		return nil
+	}
+	var result struct {
+		Type     string `json:"resultType"`
+		Requests map[string]struct {
+			Method string          `json:"method"`
+			Params json.RawMessage `json:"params"`
+		} `json:"inputRequests"`
+	}
+	if json.Unmarshal(r.Content, &result) != nil || result.Type != "input_required" {
+		return nil
+	}
+	if len(result.Requests) > maxAsks {
+		return problem.New(problem.TooLarge, "the server asks for %d things at once, and %d is the most", len(result.Requests), maxAsks)
+	}
+	var refused error
+	for i, name := range slices.Sorted(maps.Keys(result.Requests)) {
+		one := result.Requests[name]
+		asked := call.Asked{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Ask: i + 1, Method: one.Method, Body: call.Question{Params: one.Params}}
+		if refusal := s.mayAsk(w, one.Method, one.Params); refusal != nil {
+			asked.Refused, refused = problem.DetailOf(refusal).Message, refusal
+		}
+		if err := s.sayOf(ctx, w, asked.Kind()+strconv.Itoa(i+1), eventlog.Draft{Event: asked}); err != nil {
+			return err
+		}
+	}
+	return refused
 }
 
 func (s *Service) sayOf(ctx context.Context, w *executor.Work, which string, d eventlog.Draft) error {

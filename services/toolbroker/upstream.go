@@ -114,6 +114,9 @@ func (s *Service) attempt(ctx context.Context, p upstream.Provider, c upstream.C
 	if err != nil && ctx.Err() != nil && executor.Stopped(ctx) == "" {
 		return ending{}, problem.Wrap(err, problem.Unavailable, "the call was cut off")
 	}
+	if err == nil {
+		err = s.askedByResult(ctx, w, result)
+	}
 	end := ending{outcome: s.outcome(ctx, result, err, w, def)}
 	if why := executor.Stopped(ctx); err == nil && why != "" {
 		end = ending{outcome: s.cancelled(w, why), late: &result}
