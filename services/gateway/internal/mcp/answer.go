@@ -1,5 +1,7 @@
 package mcp
 
+//lint:file-ignore SA1019 logging is to leave the protocol in 2027; the clients of today ask for it
+
 import (
 	"context"
 	"encoding/base64"
@@ -313,7 +315,7 @@ func (e *Endpoint) owner(ctx context.Context, c *conversation, r mcp.Request, li
 		con = item.Connection
 	}
 	if con == "" {
-		return "", "", &jsonrpc.Error{Code: mcp.CodeResourceNotFound, Message: "resource not found: " + clip(value)}
+		return "", "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "resource not found: " + clip(value)}
 	}
 	return con, value, nil
 }

@@ -28,7 +28,6 @@ type conversation struct {
 	began time.Time
 	taint []string
 	held  map[string]held // calls that wait for a person, by what was asked for
-	asked bool            // it was closed, or is about to be
 }
 
 // Bounds of a conversation without a session: its calls are on one subject.

@@ -89,7 +89,6 @@ type approving struct {
 	byURL   bool // the client shows people a link
 	asked   bool
 	modern  bool
-	state   string
 }
 
 func (e *Endpoint) approving(c *conversation, q request, at standing, key string, session *mcp.ServerSession, h *call.Held) *approving {

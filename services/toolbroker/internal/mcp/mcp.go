@@ -303,7 +303,7 @@ func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, *lines, err
 		}
 		return nil, nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection"), watch)
 	}
-	askForLog(ctx, s)
+	askForLog(ctx, s, logLevel)
 	p.mu.Lock()
 	p.session, p.lines = s, l
 	p.mu.Unlock()
