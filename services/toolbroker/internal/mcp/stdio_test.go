@@ -15,7 +15,7 @@ func (*sink) Ended() bool  { return false }
 // What waited to be written until its caller had given up is not written: it would begin after its end was told.
 func TestGivenUpBeforeItIsWritten(t *testing.T) {
 	program := &sink{}
-	l := &lines{program: program, byToken: map[string]*exchange{method: "tools/call"}, byID: map[string]*exchange{method: "tools/call"}}
+	l := &lines{program: program, byToken: map[string]*exchange{}, byID: map[string]*exchange{}}
 	ctx, giveUp := context.WithCancel(t.Context())
 	x := &exchange{method: "tools/call"}
 	token, done := l.expect(ctx, x, "call_1")
