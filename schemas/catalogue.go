@@ -126,6 +126,8 @@ var catalogue = []Entry{
 	entry[call.Held](1, Activity, false, nil, Toolbroker),
 	entry[call.Admitted](1, Activity, false, executor, Toolbroker),
 	entry[call.Refused](1, Activity, false, nil, Toolbroker),
+	entry[call.Asked](1, Activity, false, nil, Toolbroker),
+	entry[call.Answered](1, Activity, false, nil, Toolbroker),
 	entry[call.Finished](1, Activity, false, executor, executes...),
 	entry[call.Failed](1, Activity, false, executor, executes...),
 	entry[call.Cancelled](1, Activity, false, executor, executes...),

@@ -12,6 +12,7 @@ import (
 type Hint struct {
 	Call id.Call `json:"call"`
 	Seq  uint64  `json:"sequence"`
+	Said int     `json:"said,omitempty"` // how many news the call had: they come another way, and may come after
 }
 
 // SendHint tells whoever waits at subject. A hint that gets lost costs the waiter a poll, no more, so nothing is

@@ -44,7 +44,7 @@ var reads = map[schemas.Service][]schemas.Stream{
 	schemas.Approvals:    {schemas.Activity, schemas.Control},
 	schemas.Environments: {schemas.Activity, schemas.Control},
 	schemas.Webhooks:     {schemas.Activity, schemas.Control},
-	schemas.Gateway:      {schemas.Control},
+	schemas.Gateway:      {schemas.Control, schemas.Activity},
 	schemas.Ledger:       {schemas.Activity, schemas.Control, schemas.Proofs},
 }
 
@@ -96,7 +96,7 @@ func serviceUser(s schemas.Service) User {
 	}
 	if slices.Contains(executors, s) {
 		// Each instance hears at once that a run was cancelled; what it misses, it reads.
-		u.Subscribe = append(u.Subscribe, RunCancelledSubject)
+		u.Subscribe = append(u.Subscribe, RunCancelledSubject, LiveSubject("*.*.down"))
 		say("$JS.API.STREAM.INFO.KV_"+ClaimsBucket, "$KV."+ClaimsBucket+".>",
 			"$JS.API.DIRECT.GET.KV_"+ClaimsBucket+".$KV."+ClaimsBucket+".>")
 	}
@@ -115,6 +115,8 @@ func serviceUser(s schemas.Service) User {
 		say("$JS.API.STREAM.INFO.KV_"+PeopleBucket, "$KV."+PeopleBucket+".>",
 			"$JS.API.DIRECT.GET.KV_"+PeopleBucket+".$KV."+PeopleBucket+".>")
 		u.Subscribe = append(u.Subscribe, LiveSubject(">"))
+		say(LiveSubject("*.*.down"))
+		u.ResponseTTL = AnswerWithin // it asks clients what servers ask
 	}
 	if s == schemas.Environments {
 		// It lets connectors onto the bus, and nobody else in: the server asks only for whom it does not know itself.
@@ -152,6 +154,9 @@ func serviceUser(s schemas.Service) User {
 	u.Publish = slices.Compact(u.Publish)
 	return u
 }
+
+// AnswerWithin is how long the client of a call may take to answer what its server asks.
+const AnswerWithin = 10 * time.Minute
 
 // RunEndedSubjects are where the end of a run is said, whatever it is, of every tenant.
 var RunEndedSubjects = []string{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +32,17 @@ func (g *Gate) HearCancellations(ctx context.Context) error {
 	if err != nil {
 		return problem.Wrap(err, problem.Unavailable, "the bus does not say which runs are cancelled")
 	}
-	defer func() { _ = sub.Unsubscribe() }()                // a connection that is gone has no subscription
+	defer func() { _ = sub.Unsubscribe() }() // a connection that is gone has no subscription
+	// That a client gave a call up saves work, no more: what is not heard runs on to its end.
+	given, err := g.conn.NC.Subscribe(bus.LiveSubject("*.*.down"), func(m *nats.Msg) {
+		if t := strings.Split(m.Subject, "."); len(t) == 6 {
+			g.flights.giveUp(id.Tenant(t[3]), id.Call(t[4]))
+		}
+	})
+	if err != nil {
+		return problem.Wrap(err, problem.Unavailable, "the bus does not say which calls are given up")
+	}
+	defer func() { _ = given.Unsubscribe() }()              // a connection that is gone has no subscription
 	if err := g.conn.NC.FlushWithContext(ctx); err == nil { // the server has the subscription
 		g.hearing.begin(g.conn)
 	}

@@ -78,6 +78,7 @@ type Work struct {
 	Correlation string // of the trace that the call belongs to
 	cause       id.Event
 	asked       time.Time // when the call was requested
+	said        *tally
 }
 
 // Accept verifies an admission as it is heard. It gives nil work and no error when there is nothing (more) to do: the
@@ -88,7 +89,7 @@ func (g *Gate) Accept(ctx context.Context, h bus.Heard) (*Work, error) {
 	if !ok {
 		return nil, nil
 	}
-	w := &Work{Tenant: h.At.Tenant, Admitted: admitted, Seq: h.Seq, Correlation: h.Envelope.Correlation, cause: h.Envelope.ID}
+	w := &Work{said: &tally{}, Tenant: h.At.Tenant, Admitted: admitted, Seq: h.Seq, Correlation: h.Envelope.Correlation, cause: h.Envelope.ID}
 	if err := g.view.Current(); err != nil {
 		return nil, err
 	}
@@ -225,7 +226,7 @@ func (g *Gate) Settle(ctx context.Context, w *Work, outcome schemas.Event) error
 	if err != nil {
 		return err
 	}
-	g.conn.SendHint(w.Requested.Hint, bus.Hint{Call: w.Admitted.Call, Seq: seq})
+	g.conn.SendHint(w.Requested.Hint, bus.Hint{Call: w.Admitted.Call, Seq: seq, Said: w.said.count()})
 	return nil
 }
 

@@ -21,6 +21,7 @@ var (
 	errRevoked = problem.New(problem.Denied, Revoked)
 	errRemoved = problem.New(problem.Denied, "the agent or the connection was removed")
 	errRunEnds = problem.New(problem.Cancelled, "the run was cancelled")
+	errGivenUp = problem.New(problem.Cancelled, "the client gave the call up")
 )
 
 // Stopped says why a context ended, when that is because what allowed or wanted the call is no more; "" otherwise.
@@ -29,7 +30,7 @@ func Stopped(ctx context.Context) string { return StoppedBy(context.Cause(ctx)) 
 // StoppedBy says why Enter let nobody in, when that is because what allowed or wanted the call is no more; ""
 // otherwise.
 func StoppedBy(err error) string {
-	for _, why := range []*problem.Error{errRevoked, errRemoved, errRunEnds} {
+	for _, why := range []*problem.Error{errRevoked, errRemoved, errRunEnds, errGivenUp} {
 		if errors.Is(err, why) {
 			return why.Message
 		}
@@ -110,6 +111,15 @@ func (f *flights) cancelRun(run thing) {
 		f.oldest = append(f.oldest, run)
 	}
 	f.end(errRunEnds, func(x flight) bool { return x.run == run })
+}
+
+// giveUp ends a call that its client does not want any more.
+func (f *flights) giveUp(tenant id.Tenant, c id.Call) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if x, ok := f.flying[c]; ok && x.run.Tenant == tenant {
+		x.cancel(errGivenUp)
+	}
 }
 
 func (f *flights) end(why error, which func(flight) bool) {

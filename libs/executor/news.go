@@ -17,26 +17,50 @@ const (
 	maxNews       = 2 << 10 // of a text, in bytes
 )
 
+// tally counts what a call says.
+type tally struct {
+	mu   sync.Mutex
+	n    int
+	left float64
+	at   time.Time
+}
+
+func (s *tally) count() int {
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n
+}
+
+// news is where a call's news go, and how they are told apart.
+func (w *Work) news(n int, said call.News) (subject string, raw []byte, err error) {
+	said.N, said.Call, said.Run, said.Tool = n, w.Admitted.Call, w.Admitted.Run, w.Admitted.Tool
+	raw, err = json.Marshal(said)
+	return bus.LiveSubject(string(w.Tenant) + "." + string(w.Admitted.Call) + ".up"), raw, err
+}
+
 // News passes on what a call says while it runs, to whoever follows. What is too much is left out and counted, so that
 // a reader sees the gap; nothing waits for anybody. Of what it is given, level, amounts and message count.
 func (g *Gate) News(w *Work, now func() time.Time) func(call.News) {
-	subject := bus.LiveSubject(string(w.Tenant) + "." + string(w.Admitted.Call) + ".up")
-	var mu sync.Mutex
-	n, left, at := 0, float64(newsAtOnce), now()
+	if w.said == nil {
+		w.said = &tally{}
+	}
+	s := w.said
+	s.left, s.at = newsAtOnce, now()
 	return func(said call.News) {
-		mu.Lock()
-		defer mu.Unlock()
-		n++
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.n++
 		t := now()
-		left, at = min(newsAtOnce, left+newsPerSecond*t.Sub(at).Seconds()), t
-		if left < 1 {
+		s.left, s.at = min(newsAtOnce, s.left+newsPerSecond*t.Sub(s.at).Seconds()), t
+		if s.left < 1 {
 			return
 		}
-		left--
-		said.N, said.Call, said.Run, said.Tool = n, w.Admitted.Call, w.Admitted.Run, w.Admitted.Tool
+		s.left--
 		said.Level, said.Message = short(said.Level, 20), short(said.Message, maxNews)
-		raw, err := json.Marshal(said)
-		if err == nil {
+		if subject, raw, err := w.news(s.n, said); err == nil {
 			_ = g.conn.NC.Publish(subject, raw) // a reader sees the gap in n
 		}
 	}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/execwarden/execwarden/libs/condition"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -20,7 +22,7 @@ const (
 	maxQuorum   = 10
 	maxLimit    = 1_000_000_000
 	maxEscalate = 14 * 24 * 60 * 60 // seconds
-	maxListOf   = 100               // methods, effects or repositories
+	maxListOf   = 100               // methods, effects, repositories or URIs
 )
 
 var (
@@ -97,14 +99,17 @@ func Faults(g grant.Created, now time.Time) (faults []Fault) {
 	return append(faults, selectorFaults(g.Selector)...)
 }
 
+// maxURI is the longest glob over URIs, in bytes.
+const maxURI = 500
+
 func selectorFaults(s grant.Selector) (faults []Fault) {
 	fault := func(field, format string, args ...any) {
 		faults = append(faults, Fault{field, fmt.Sprintf(format, args...)})
 	}
-	if !toolGlob.MatchString(s.Tool) {
+	if con, method, _ := strings.Cut(s.Tool, "."); !toolGlob.MatchString(s.Tool) && !(connection.Method(method) && toolGlob.MatchString(con+".x")) {
 		fault("tool", "tool %.80q is not connection.tool, with * for any run of characters", s.Tool)
 	}
-	for field, n := range map[string]int{"methods": len(s.Methods), "effects": len(s.Effects), "repos": len(s.Repos)} {
+	for field, n := range map[string]int{"methods": len(s.Methods), "effects": len(s.Effects), "repos": len(s.Repos), "uris": len(s.URIs)} {
 		if n > maxListOf {
 			fault(field, "%s lists more than %d", field, maxListOf)
 		}
@@ -112,6 +117,11 @@ func selectorFaults(s grant.Selector) (faults []Fault) {
 	for _, r := range s.Repos {
 		if !repoGlob.MatchString(r) {
 			fault("repos", "repository %.120q is not owner/name", r)
+		}
+	}
+	for _, u := range s.URIs {
+		if u == "" || len(u) > maxURI || !utf8.ValidString(u) {
+			fault("uris", "a URI has 1 to %d bytes, with * for any run of characters but '/'", maxURI)
 		}
 	}
 	for _, m := range s.Methods {

@@ -51,6 +51,28 @@ func (c Code) Status() int {
 	return http.StatusInternalServerError
 }
 
+// JSONRPC is the code of an error of our own in JSON-RPC, in the range that MCP leaves to servers: what is wrong with the
+// request is the standard's own code.
+func (c Code) JSONRPC() int64 {
+	switch c {
+	case Invalid, TooLarge, NotFound:
+		return -32602
+	case Internal, BusDenied:
+		return -32603
+	case Denied, Unauthenticated, Expired:
+		return -32050
+	case Held, Pending:
+		return -32051
+	case Unknown:
+		return -32052
+	case Cancelled:
+		return -32053
+	case Busy, BudgetExhausted:
+		return -32054
+	}
+	return -32055 // it did not work, and may later
+}
+
 // ExitCode is the CLI's exit code of err: 0 ok, 1 failed, 2 usage, 3 denied, 4 not found, 5 awaiting approval,
 // 6 timeout.
 func ExitCode(err error) int {

@@ -3,6 +3,8 @@ package ask
 import (
 	"encoding/json"
 
+	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
 )
 
@@ -63,6 +65,7 @@ type Visibility struct {
 	Agent id.Agent `json:"agent"`
 	Run   id.Run   `json:"run,omitempty"`
 	As    Listing  `json:"as,omitempty"`
+	After string   `json:"after,omitempty"` // of Paged: the name of the last tool of the page before
 }
 
 // Listing is how tools are listed.
@@ -72,6 +75,7 @@ type Listing string
 const (
 	Folded Listing = "folded" // three tools stand for those of a connection that has too many, see connection.Folded
 	Names  Listing = "names"  // only names
+	Paged  Listing = "paged"  // all of each tool, as many as an answer carries
 )
 
 // VisibleTool is a tool as an agent sees it.
@@ -81,10 +85,38 @@ type VisibleTool struct {
 	Schema      json.RawMessage `json:"schema"`
 	// Types tells a model, with the tool that runs scripts, which tools those may call. It is long, and apart from the
 	// description because not every protocol takes a long one.
-	Types string `json:"types,omitempty"`
+	Types  string            `json:"types,omitempty"`
+	More   json.RawMessage   `json:"more,omitempty"` // of Paged: see connection.Tool
+	Effect connection.Effect `json:"effect,omitempty"`
+	Writes bool              `json:"writes,omitempty"`
 }
 
 // VisibleTools lists tools.
 type VisibleTools struct {
 	Tools []VisibleTool `json:"tools"`
+	Rest  bool          `json:"rest,omitempty"` // of Paged: there are more after these
+}
+
+// ListForClient asks what MCP servers have for an external agent besides tools, by a method of MCP: resources/list,
+// resources/templates/list or prompts/list.
+type ListForClient struct {
+	Agent      id.Agent    `json:"agent"`
+	Run        id.Run      `json:"run"`
+	Connection string      `json:"connection,omitempty"` // by name; empty: all
+	Method     string      `json:"method"`
+	Client     call.Client `json:"client"`
+	Skip       int         `json:"skip,omitempty"` // how many came before
+}
+
+// ForClient is a page of what servers have. A server that does not answer is left out, and named.
+type ForClient struct {
+	Items  []ClientItem `json:"items"`
+	Rest   bool         `json:"rest,omitempty"`
+	Silent []string     `json:"silent,omitempty"`
+}
+
+// ClientItem is one resource, template or prompt, as its server described it.
+type ClientItem struct {
+	Connection string          `json:"connection"`
+	Item       json.RawMessage `json:"item"`
 }

@@ -37,16 +37,26 @@ type Requested struct {
 	Parent     id.Call   `json:"parent,omitempty"`
 	NotAfter   time.Time `json:"not_after"` // the broker refuses a request that it first sees later
 	Taint      []string  `json:"taint,omitempty"`
-	Hint       string    `json:"hint,omitempty"` // subject to tell when the outcome is stored
+	Hint       string    `json:"hint,omitempty"`   // subject to tell when the outcome is stored
+	Client     *Client   `json:"client,omitempty"` // of a call that came over MCP
 	Body       Args      `json:"body"`
 }
 
 // Kind implements schemas.Event.
 func (Requested) Kind() string { return "call.requested" }
 
-// Args is the argument object of a call.
+// Args is the argument object of a call. Input is what an MCP client gave to what the server asked for in an earlier result:
+// inputResponses and requestState (MCP 2026-07-28, multi round-trip requests).
 type Args struct {
-	Args json.RawMessage `json:"args"`
+	Args  json.RawMessage `json:"args"`
+	Input json.RawMessage `json:"input,omitempty"`
+}
+
+// Client is what an MCP client said of itself, as far as its server may know.
+type Client struct {
+	Protocol     string          `json:"protocol"`               // version of MCP
+	Capabilities json.RawMessage `json:"capabilities,omitempty"` // the MCP object
+	LogLevel     string          `json:"log_level,omitempty"`    // from which log lines are wanted; empty: none
 }
 
 // Lent is a connection's tool that the call of a machine's tool stands for besides, and the grant on that: for as long as
@@ -140,10 +150,53 @@ type Failed struct {
 	Tool    string  `json:"tool"`
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
+	Body    Fault   `json:"body,omitzero"`
 }
 
 // Kind implements schemas.Event.
 func (Failed) Kind() string { return "call.failed" }
+
+// Fault is an MCP server's own error (JSON-RPC 2.0, section 5.1), for a client that speaks that.
+type Fault struct {
+	Error json.RawMessage `json:"error,omitempty"`
+}
+
+// Asked says that an MCP server asked the client of a call for something, or would have and was not let.
+type Asked struct {
+	Call    id.Call  `json:"call"`
+	Run     id.Run   `json:"run"`
+	Tool    string   `json:"tool"`
+	Ask     int      `json:"ask"`    // counts what one call asks, from 1
+	Method  string   `json:"method"` // elicitation/create, sampling/createMessage or roots/list
+	Refused string   `json:"refused,omitempty"`
+	Body    Question `json:"body"`
+}
+
+// Kind implements schemas.Event.
+func (Asked) Kind() string { return "call.asked" }
+
+// Question is what was asked.
+type Question struct {
+	Params json.RawMessage `json:"params"`
+}
+
+// Answered is what the client of a call answered.
+type Answered struct {
+	Call id.Call `json:"call"`
+	Run  id.Run  `json:"run"`
+	Tool string  `json:"tool"`
+	Ask  int     `json:"ask"`
+	Code string  `json:"code,omitempty"` // why there is no answer
+	Body Reply   `json:"body"`
+}
+
+// Kind implements schemas.Event.
+func (Answered) Kind() string { return "call.answered" }
+
+// Reply is an answer.
+type Reply struct {
+	Result json.RawMessage `json:"result,omitempty"`
+}
 
 // Cancelled is the outcome of a call that was stopped before it had an effect.
 type Cancelled struct {

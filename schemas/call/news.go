@@ -1,6 +1,7 @@
 package call
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -18,6 +19,10 @@ type News struct {
 	Progress float64 `json:"progress,omitempty"`
 	Total    float64 `json:"total,omitempty"` // 0: not known
 	Message  string  `json:"message,omitempty"`
+
+	// Of an MCP server's, for its client: the notification or request as it came. What is asked is answered with a Reply.
+	Method string          `json:"method,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
 }
 
 // String says it in a line. What the tool said is in it as it came.

@@ -133,6 +133,7 @@ type Tool struct {
 	Effect      Effect          `json:"effect"`
 	Writes      bool            `json:"writes"`
 	Lent        bool            `json:"lent,omitempty"` // done by a machine's tool with the connection's credential, and not by itself
+	More        json.RawMessage `json:"more,omitempty"` // what else an MCP server says of it: title, outputSchema, annotations, icons, _meta
 	// ChangedAt is when the provider was first seen to describe the tool otherwise than before; zero while it never
 	// was. A grant from before that time holds the tool's calls.
 	ChangedAt time.Time `json:"changed_at,omitzero"`
@@ -141,5 +142,5 @@ type Tool struct {
 // SameAs says whether a provider describes a tool as before.
 func (t Tool) SameAs(before Tool) bool {
 	return t.Name == before.Name && t.Description == before.Description && bytes.Equal(t.Schema, before.Schema) &&
-		t.Effect == before.Effect && t.Writes == before.Writes && t.Lent == before.Lent
+		t.Effect == before.Effect && t.Writes == before.Writes && t.Lent == before.Lent && bytes.Equal(t.More, before.More)
 }

@@ -47,6 +47,7 @@ type Selector struct {
 	Tool    string              `json:"tool"`              // a glob over connection.tool, where '*' stands for any run of characters but '.'
 	Methods []string            `json:"methods,omitempty"` // for tools that take one: the values of the argument method
 	Effects []connection.Effect `json:"effects,omitempty"`
+	URIs    []string            `json:"uris,omitempty"`  // for what takes one, such as resources/read: globs, where '*' stands for any run of characters but '/'
 	Repos   []string            `json:"repos,omitempty"` // "owner/name" globs; a GitHub tool touches no other, so none when empty
 }
 

@@ -24,50 +24,55 @@ type ID interface {
 
 // The kinds of id.
 type (
-	Tenant      string
-	Member      string
-	Agent       string
-	Session     string
-	Run         string
-	Call        string
-	Connection  string
-	Grant       string
-	Approval    string
-	Environment string
-	Trigger     string
-	Hook        string
-	Delivery    string
-	Key         string
-	Token       string
-	Login       string
-	Event       string
-	Target      string
-	Notice      string
-	Volume      string
-	Attachment  string
+	Tenant       string
+	Member       string
+	Agent        string
+	Session      string
+	Run          string
+	Call         string
+	Connection   string
+	Grant        string
+	Approval     string
+	Environment  string
+	Trigger      string
+	Hook         string
+	Delivery     string
+	Key          string
+	Token        string
+	Login        string
+	Event        string
+	Target       string
+	Notice       string
+	Volume       string
+	Attachment   string
+	Conversation string
 )
 
-func (Tenant) prefix() string      { return "tnt" }
-func (Member) prefix() string      { return "mem" }
-func (Agent) prefix() string       { return "agt" }
-func (Session) prefix() string     { return "ses" }
-func (Run) prefix() string         { return "run" }
-func (Call) prefix() string        { return "call" }
-func (Connection) prefix() string  { return "con" }
-func (Grant) prefix() string       { return "grt" }
-func (Approval) prefix() string    { return "apr" }
-func (Environment) prefix() string { return "env" }
-func (Trigger) prefix() string     { return "trg" }
-func (Hook) prefix() string        { return "hook" }
-func (Delivery) prefix() string    { return "dlv" }
-func (Key) prefix() string         { return "key" }
-func (Token) prefix() string       { return "tok" }
-func (Login) prefix() string       { return "lgn" }
-func (Event) prefix() string       { return "evt" }
-func (Target) prefix() string      { return "tgt" }
-func (Notice) prefix() string      { return "ntc" }
-func (Volume) prefix() string      { return "vol" }
-func (Attachment) prefix() string  { return "att" }
+func (Tenant) prefix() string       { return "tnt" }
+func (Member) prefix() string       { return "mem" }
+func (Agent) prefix() string        { return "agt" }
+func (Session) prefix() string      { return "ses" }
+func (Run) prefix() string          { return "run" }
+func (Call) prefix() string         { return "call" }
+func (Connection) prefix() string   { return "con" }
+func (Grant) prefix() string        { return "grt" }
+func (Approval) prefix() string     { return "apr" }
+func (Environment) prefix() string  { return "env" }
+func (Trigger) prefix() string      { return "trg" }
+func (Hook) prefix() string         { return "hook" }
+func (Delivery) prefix() string     { return "dlv" }
+func (Key) prefix() string          { return "key" }
+func (Token) prefix() string        { return "tok" }
+func (Login) prefix() string        { return "lgn" }
+func (Event) prefix() string        { return "evt" }
+func (Target) prefix() string       { return "tgt" }
+func (Notice) prefix() string       { return "ntc" }
+func (Volume) prefix() string       { return "vol" }
+func (Attachment) prefix() string   { return "att" }
+func (Conversation) prefix() string { return "mcp" }
+
+// Run is what the calls of a conversation are said under: where there is no run, it takes its place.
+func (c Conversation) Run() Run { return Run(c) }
 
 // New makes a fresh id that sorts by time of creation.
 func New[T ID]() T {

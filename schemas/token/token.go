@@ -8,12 +8,13 @@ import (
 	"github.com/execwarden/execwarden/schemas/member"
 )
 
-// Issued says that a token was made for a member. The fingerprint tells tokens apart in records; it is the first 12
+// Issued says that a token was made for a member, or by one for an external agent. The fingerprint tells tokens apart in records; it is the first 12
 // hex digits of the token's SHA-256 and opens nothing.
 type Issued struct {
 	Token       id.Token    `json:"token"`
 	Member      id.Member   `json:"member"`
-	Role        member.Role `json:"role,omitempty"` // the widest that the token gives; empty: as wide as its member
+	Role        member.Role `json:"role,omitempty"`  // the widest that the token gives; empty: as wide as its member
+	Agent       id.Agent    `json:"agent,omitempty"` // when set, the token is this agent's, opens nothing but MCP, and Member is who made it
 	Fingerprint string      `json:"fingerprint"`
 	ExpiresAt   time.Time   `json:"expires_at,omitzero"`
 }
@@ -25,6 +26,7 @@ func (Issued) Kind() string { return "token.issued" }
 type Revoked struct {
 	Token  id.Token  `json:"token"`
 	Member id.Member `json:"member"`
+	Agent  id.Agent  `json:"agent,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 }
 

@@ -4,18 +4,22 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/execwarden/execwarden/libs/problem"
 )
 
 // Config is the service's own settings.
 type Config struct {
-	Listen         string `name:"listen" default:"127.0.0.1:8080" help:"address of the API and the console; TLS is a proxy's in front"`
-	PublicURL      string `name:"public_url" help:"where browsers find the console, such as https://warden.example.com; default: http:// and the address it listens on"`
-	Hosts          string `name:"hosts" help:"further host names under which programs reach the API, separated by commas"`
-	OwnerTokenFile string `name:"owner_token_file" help:"file with an access token of the owner mem_owner of tenant tnt_main, made when there is none, mode 0600"`
-	ConnectorsURL  string `name:"connectors_url" help:"where NATS takes WebSockets, such as http://nats:8080; connectors are passed on to it. Empty: none can connect"`
-	MaxTails       int    `name:"max_tails" default:"200" help:"how many event streams may be open at once"`
+	Listen         string        `name:"listen" default:"127.0.0.1:8080" help:"address of the API and the console; TLS is a proxy's in front"`
+	PublicURL      string        `name:"public_url" help:"where browsers find the console, such as https://warden.example.com; default: http:// and the address it listens on"`
+	Hosts          string        `name:"hosts" help:"further host names under which programs reach the API, separated by commas"`
+	OwnerTokenFile string        `name:"owner_token_file" help:"file with an access token of the owner mem_owner of tenant tnt_main, made when there is none, mode 0600"`
+	ConnectorsURL  string        `name:"connectors_url" help:"where NATS takes WebSockets, such as http://nats:8080; connectors are passed on to it. Empty: none can connect"`
+	MCPCalls       int           `name:"mcp_calls" default:"64" help:"how many calls one external agent may have under way over MCP at this instance"`
+	MCPSessions    int           `name:"mcp_sessions" default:"2000" help:"how many MCP sessions one external agent may have open at this instance"`
+	MCPHeldWait    time.Duration `name:"mcp_held_wait" default:"50s" help:"how long an MCP client that cannot show a person a link waits for an approval before it is told to ask again"`
+	MaxTails       int           `name:"max_tails" default:"200" help:"how many event streams may be open at once"`
 }
 
 func (c Config) validate() error {
@@ -24,6 +28,9 @@ func (c Config) validate() error {
 	}
 	if c.MaxTails < 1 {
 		return problem.New(problem.Invalid, "max_tails %d is below 1", c.MaxTails)
+	}
+	if c.MCPCalls < 1 || c.MCPSessions < 1 || c.MCPHeldWait < 0 || c.MCPHeldWait > 10*time.Minute {
+		return problem.New(problem.Invalid, "mcp_calls and mcp_sessions are at least 1, and mcp_held_wait is within 10m")
 	}
 	if c.ConnectorsURL != "" {
 		if u, err := url.Parse(c.ConnectorsURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {

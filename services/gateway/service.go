@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -15,6 +16,7 @@ import (
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/services/gateway/internal/api"
@@ -23,6 +25,7 @@ import (
 	"github.com/execwarden/execwarden/services/gateway/internal/control"
 	"github.com/execwarden/execwarden/services/gateway/internal/edge"
 	"github.com/execwarden/execwarden/services/gateway/internal/follow"
+	"github.com/execwarden/execwarden/services/gateway/internal/mcp"
 	"github.com/execwarden/execwarden/services/gateway/internal/peers"
 )
 
@@ -34,6 +37,8 @@ type Service struct {
 	state *control.State
 	view  *eventlog.View
 	hub   atomic.Pointer[follow.Hub] // set before anybody is let in
+
+	endpoint atomic.Pointer[mcp.Endpoint] // the same
 
 	ready chan struct{} // closed once addr is set
 	addr  net.Addr
@@ -118,6 +123,9 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 	(&api.API{Gate: gate, Site: site, State: s.state, People: people, Peers: peers, Hub: hub, Log: s.deps.Log, Note: s.log}).Register(mux)
 	(&console.Console{Gate: gate, Site: site, Peers: peers, Hub: hub, Note: s.log}).Register(mux)
 	mux.Handle(api.ConnectRoute, s.connectors())
+	endpoint := &mcp.Endpoint{Gate: gate, Site: site, State: s.state, Conn: s.deps.Conn, Log: s.deps.Log, Version: s.deps.Version, Note: s.log,
+		Limits: mcp.Limits{AtOnce: s.cfg.MCPCalls, Sessions: s.cfg.MCPSessions, SessionIdle: 30 * time.Minute, CallLife: 30 * time.Second, HeldWait: s.cfg.MCPHeldWait}}
+	endpoint.Register(mux)
 	if h, err = edge.Handler(site, mux, s.deps.Metrics); err != nil {
 		return nil, nil, err
 	}
@@ -127,8 +135,17 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 	if err != nil {
 		return nil, nil, err
 	}
-	stop, err = hub.Listen(s.deps.Conn)
-	return h, stop, err
+	shut, err := endpoint.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	s.endpoint.Store(endpoint)
+	deaf, err := hub.Listen(s.deps.Conn)
+	if err != nil {
+		shut()
+		return nil, nil, err
+	}
+	return h, func() { deaf(); shut() }, nil
 }
 
 func (s *Service) apply(e eventlog.Stored) {
@@ -137,6 +154,9 @@ func (s *Service) apply(e eventlog.Stored) {
 	}
 	if hub := s.hub.Load(); hub != nil && (e.At.Noun == "member" || e.At.Noun == "token") {
 		hub.Doubt(e.At.Tenant)
+	}
+	if endpoint := s.endpoint.Load(); endpoint != nil {
+		endpoint.Apply(e)
 	}
 }
 
@@ -162,6 +182,24 @@ func (m members) Role(tenant id.Tenant, who id.Member, with id.Token) (member.Ro
 		return "", problem.New(problem.Unauthenticated, "the access token was revoked")
 	}
 	return role, nil
+}
+
+// Agent answers of external agents as Role does of members.
+func (m members) Agent(tenant id.Tenant, a id.Agent, with id.Token) error {
+	if err := m.view.Current(); err != nil {
+		return err
+	}
+	token, known := m.state.Token(tenant, with)
+	def, there := m.state.Agent(tenant, a)
+	switch {
+	case !known || token.Agent != a:
+		return problem.New(problem.Unauthenticated, "the access token is not valid")
+	case token.Revoked:
+		return problem.New(problem.Unauthenticated, "the access token was revoked")
+	case !there || def.Hosting != agent.External:
+		return problem.New(problem.Unauthenticated, "the agent of this access token is not there any more, or is hosted")
+	}
+	return nil
 }
 
 var _ boot.Service = (*Service)(nil)

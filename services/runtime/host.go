@@ -104,7 +104,7 @@ func (h *host) CallTool(ctx context.Context, c sandbox.Call) (json.RawMessage, e
 		return nil, err
 	}
 	callID := h.order.nested(c.Seq)
-	wake, forget := h.s.hints.wait(callID)
+	wake, forget := h.s.hints.Wait(callID)
 	defer forget()
 	state, err := h.order.ask(c.Seq, c.Tool, permit.Digest(args))
 	if err != nil {
@@ -161,7 +161,7 @@ func (h *host) request(ctx context.Context, c id.Call, tool string, args json.Ra
 		ID: id.Derive[id.Event](string(h.w.Tenant), string(c), "requested"),
 		Event: call.Requested{
 			Call: c, Run: r.Run, Agent: r.Agent, Tool: tool, ArgsDigest: permit.Digest(args), Effect: string(c), Parent: r.Call,
-			NotAfter: time.Now().Add(h.s.cfg.CallLife).UTC(), Taint: h.tainted(), Hint: h.s.hints.subject(c), Body: call.Args{Args: args},
+			NotAfter: time.Now().Add(h.s.cfg.CallLife).UTC(), Taint: h.tainted(), Hint: h.s.hints.Subject(c), Body: call.Args{Args: args},
 		},
 	})
 	return err

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/calls"
 	"github.com/execwarden/execwarden/libs/executor"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -220,7 +221,7 @@ const strayAfter = time.Minute
 
 // turn waits until an answer is next, wherever it comes from: wake says that it is worth to look. It gives up when
 // waiting says why.
-func (r *order) turn(ctx context.Context, a answerID, wake <-chan struct{}, waiting func() error) error {
+func (r *order) turn(ctx context.Context, a answerID, wake <-chan bus.Hint, waiting func() error) error {
 	poll := time.NewTicker(pollOutcome)
 	defer poll.Stop()
 	for {

@@ -14,6 +14,7 @@ import (
 	"github.com/execwarden/execwarden/libs/egress"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/executor"
+	"github.com/execwarden/execwarden/libs/hints"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/schemas/agent"
@@ -71,7 +72,7 @@ type Service struct {
 	log     *slog.Logger
 	view    *eventlog.View
 	gate    *executor.Gate
-	hints   *hints
+	hints   *hints.Ear
 	agents  eventlog.Latest[agent.Defined]
 	metrics *metrics
 	pool    *sandbox.Pool // set by Run, before anything is heard
@@ -83,7 +84,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, hints: newHints(deps.Conn)}
+	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, hints: hints.New(deps.Conn)}
 	s.gate = executor.New(call.Script, deps.Conn, deps.Log, deps.Root)
 	s.view = deps.View(s.apply, executor.Kinds()...)
 	s.gate.Follow(s.view)
@@ -111,7 +112,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	} else {
 		s.log.Info("scripts are isolated", "tier", s.pool.Tier())
 	}
-	stop, err := s.hints.listen()
+	stop, err := s.hints.Listen()
 	if err != nil {
 		return err
 	}

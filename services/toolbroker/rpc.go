@@ -32,6 +32,7 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("tools_visible", s.visibleTools),
 		rpc.On("package_import", s.importPackage),
 		rpc.On("tools_search", s.searchTools),
+		rpc.On("client_list", s.listForClient),
 		rpc.On("tool_describe", s.describeTool),
 		rpc.On("types_show", s.showTypes),
 		rpc.On("access_show", s.showAccess),

@@ -41,7 +41,7 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	if err != nil {
 		return s.refuse(ctx, w, err)
 	}
-	c := upstream.Call{Call: w.Admitted.Call, Tool: short, Args: w.Requested.Body.Args, Effect: w.Requested.Effect, News: s.news(w)}
+	c := upstream.Call{Call: w.Admitted.Call, Tool: short, Args: w.Requested.Body.Args, Effect: w.Requested.Effect, News: s.news(w), Client: s.client(w)}
 	if known.Tool.Effect == connection.Pure {
 		end, err := s.attempt(work, provider, c, w, def)
 		if err != nil {
@@ -114,6 +114,9 @@ func (s *Service) attempt(ctx context.Context, p upstream.Provider, c upstream.C
 	if err != nil && ctx.Err() != nil && executor.Stopped(ctx) == "" {
 		return ending{}, problem.Wrap(err, problem.Unavailable, "the call was cut off")
 	}
+	if err == nil {
+		err = s.askedByResult(ctx, w, result)
+	}
 	end := ending{outcome: s.outcome(ctx, result, err, w, def)}
 	if why := executor.Stopped(ctx); err == nil && why != "" {
 		end = ending{outcome: s.cancelled(w, why), late: &result}
@@ -177,7 +180,8 @@ func (s *Service) outcome(ctx context.Context, result upstream.Result, err error
 
 func (s *Service) failed(w *executor.Work, why error) schemas.Event {
 	d := problem.DetailOf(why)
-	return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message}
+	return call.Failed{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Code: string(d.Code), Message: d.Message,
+		Body: call.Fault{Error: upstream.FaultOf(why)}}
 }
 
 func (s *Service) writes(w *executor.Work) bool {

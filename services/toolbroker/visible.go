@@ -21,8 +21,8 @@ func (s *Service) visibleTools(ctx context.Context, who rpc.Caller, q ask.Visibi
 	if err := s.view.Current(); err != nil {
 		return ask.VisibleTools{}, err
 	}
-	if q.As != "" && q.As != ask.Folded && q.As != ask.Names {
-		return ask.VisibleTools{}, problem.New(problem.Invalid, "tools are listed as %s or %s", ask.Folded, ask.Names)
+	if q.As != "" && q.As != ask.Folded && q.As != ask.Names && q.As != ask.Paged {
+		return ask.VisibleTools{}, problem.New(problem.Invalid, "tools are listed as %s, %s or %s", ask.Folded, ask.Names, ask.Paged)
 	}
 	visible := s.mayCall(who.Tenant, q.Agent, q.Run)
 	_, attached, err := s.attached(ctx, who.Tenant, q.Agent, q.Run)
@@ -31,6 +31,9 @@ func (s *Service) visibleTools(ctx context.Context, who rpc.Caller, q ask.Visibi
 	}
 	if !attached { // a machine's tools are of no use without one
 		visible = slices.DeleteFunc(visible, func(t policy.Tool) bool { return t.Route == call.Exec })
+	}
+	if q.As == ask.Paged {
+		return page(visible, q.After), nil
 	}
 	of := map[string]int{} // by connection
 	for _, t := range visible {
@@ -56,6 +59,26 @@ func (s *Service) visibleTools(ctx context.Context, who rpc.Caller, q ask.Visibi
 		}
 	}
 	return out, nil
+}
+
+// maxPage is how many bytes of tools one answer carries.
+const maxPage = 512 << 10
+
+// page gives the tools after one, as many as an answer carries, and at least one.
+func page(visible []policy.Tool, after string) ask.VisibleTools {
+	out, size := ask.VisibleTools{Tools: []ask.VisibleTool{}}, 0
+	for _, t := range visible { // sorted by name
+		if t.Full <= after {
+			continue
+		}
+		size += len(t.Full) + len(t.Description) + len(t.Schema) + len(t.More) + 100
+		if size > maxPage && len(out.Tools) > 0 {
+			out.Rest = true
+			break
+		}
+		out.Tools = append(out.Tools, ask.VisibleTool{Name: t.Full, Description: t.Description, Schema: t.Schema, More: t.More, Effect: t.Effect, Writes: t.Writes})
+	}
+	return out
 }
 
 // mayCall lists the tools that an agent may call with some arguments, in a run or outside of any.

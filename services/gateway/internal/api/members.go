@@ -92,7 +92,8 @@ type memberInput struct {
 type issued struct {
 	Member    id.Member   `json:"member"`
 	Name      string      `json:"name,omitempty"`
-	Role      member.Role `json:"role"`
+	Role      member.Role `json:"role,omitempty"`
+	Agent     id.Agent    `json:"agent,omitempty"` // whose token it is, where it is an agent's; Member made it then
 	Token     id.Token    `json:"token"`
 	Secret    string      `json:"secret"`
 	ExpiresAt time.Time   `json:"expires_at,omitzero"`
@@ -141,7 +142,7 @@ func (a *API) issue(ctx context.Context, who auth.Identity, m auth.Membership, n
 		return issued{}, err
 	}
 	a.Peers.Seen(ctx, seq)
-	return issued{Member: m.Member, Name: name, Role: m.Role, Token: m.Token, Secret: secret.Reveal(), ExpiresAt: m.ExpiresAt}, nil
+	return issued{Member: m.Member, Name: name, Role: m.Role, Agent: m.Agent, Token: m.Token, Secret: secret.Reveal(), ExpiresAt: m.ExpiresAt}, nil
 }
 
 func by(who auth.Identity) roster.By { return roster.By{Member: who.Member, Role: who.Role} }

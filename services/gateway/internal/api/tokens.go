@@ -1,12 +1,15 @@
 package api
 
 import (
+	"cmp"
+	"context"
 	"net/http"
 	"time"
 
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
@@ -29,14 +32,15 @@ type tokenList struct {
 // tokenRow is what is known of a token: nothing that opens anything.
 type tokenRow struct {
 	Token       id.Token    `json:"token"`
-	Member      id.Member   `json:"member"`
+	Member      id.Member   `json:"member"` // of an agent's token, who made it
 	Name        string      `json:"name,omitempty"`
+	Agent       id.Agent    `json:"agent,omitempty"`
 	Role        member.Role `json:"role"` // what it gives now
 	Fingerprint string      `json:"fingerprint"`
 	IssuedAt    time.Time   `json:"issued_at"`
 	IssuedBy    string      `json:"issued_by"`
 	ExpiresAt   time.Time   `json:"expires_at,omitzero"`
-	State       string      `json:"state"` // "active", "expired", "revoked", "removed" (its member was)
+	State       string      `json:"state"` // "active", "expired", "revoked", "removed" (its member or agent was)
 	Reason      string      `json:"reason,omitempty"`
 }
 
@@ -51,7 +55,7 @@ func (a *API) tokens(r *http.Request, who auth.Identity, _ []byte) (tokenList, e
 			}
 			names[k.Member] = person.Name
 		}
-		out.Tokens = append(out.Tokens, tokenRow{Token: k.Issued.Token, Member: k.Member, Name: names[k.Member], Role: a.roleOf(who.Tenant, k),
+		out.Tokens = append(out.Tokens, tokenRow{Token: k.Issued.Token, Member: k.Member, Name: names[k.Member], Agent: k.Agent, Role: a.roleOf(who.Tenant, k),
 			Fingerprint: k.Fingerprint, IssuedAt: k.IssuedAt, IssuedBy: k.IssuedBy, ExpiresAt: k.ExpiresAt,
 			State: a.stateOf(who.Tenant, k, time.Now()), Reason: k.Reason})
 	}
@@ -62,6 +66,9 @@ func (a *API) tokens(r *http.Request, who auth.Identity, _ []byte) (tokenList, e
 // recorded without a role: they are as wide as their member.
 func (a *API) roleOf(tenant id.Tenant, k control.Token) member.Role {
 	role, _ := a.State.Role(tenant, k.Member)
+	if k.Agent != "" {
+		return ""
+	}
 	if k.Role == "" {
 		return role
 	}
@@ -70,6 +77,9 @@ func (a *API) roleOf(tenant id.Tenant, k control.Token) member.Role {
 
 func (a *API) stateOf(tenant id.Tenant, k control.Token, now time.Time) string {
 	_, there := a.State.Role(tenant, k.Member)
+	if k.Agent != "" {
+		_, there = a.State.Agent(tenant, k.Agent)
+	}
 	switch {
 	case k.Revoked:
 		return "revoked"
@@ -83,6 +93,7 @@ func (a *API) stateOf(tenant id.Tenant, k control.Token, now time.Time) string {
 
 type tokenInput struct {
 	Member    string      `json:"member,omitempty"` // default: whoever asks
+	Agent     id.Agent    `json:"agent,omitempty"`  // an external agent's token, in place of a member's
 	Role      member.Role `json:"role,omitempty"`   // default: as wide as may be
 	ExpiresAt time.Time   `json:"expires_at,omitzero"`
 }
@@ -91,6 +102,9 @@ func (a *API) createToken(r *http.Request, who auth.Identity, body []byte) (issu
 	in, err := readOptional[tokenInput](r, body)
 	if err != nil {
 		return issued{}, err
+	}
+	if in.Agent != "" {
+		return a.createAgentToken(r.Context(), who, in)
 	}
 	m, widest := who.Member, who.Role
 	if in.Member != "" {
@@ -120,17 +134,45 @@ func (a *API) createToken(r *http.Request, who auth.Identity, body []byte) (issu
 	if err != nil {
 		return issued{}, err
 	}
-	if err := a.roomFor(who.Tenant, m, time.Now()); err != nil {
+	if err := a.roomFor(who.Tenant, string(m), time.Now()); err != nil {
 		return issued{}, err
 	}
 	return a.issue(r.Context(), who, auth.Membership{Tenant: who.Tenant, Member: m, Role: role, ExpiresAt: expires}, "")
 }
 
-// roomFor checks that a member has not too many tokens.
-func (a *API) roomFor(tenant id.Tenant, m id.Member, now time.Time) error {
+// createAgentToken makes a token with which an external agent reaches its tools. It may outlive whoever makes it, since it
+// is the agent's; it ends with the agent, when it is revoked, or when it expires.
+func (a *API) createAgentToken(ctx context.Context, who auth.Identity, in tokenInput) (issued, error) {
+	if !who.Role.MayConfigure() {
+		return issued{}, problem.New(problem.Denied, "a member with role %s makes no tokens for agents", who.Role)
+	}
+	if in.Member != "" || in.Role != "" {
+		return issued{}, problem.New(problem.Invalid, "an agent's token has no member and no role")
+	}
+	if _, err := id.Parse[id.Agent](string(in.Agent)); err != nil {
+		return issued{}, problem.Wrap(err, problem.Invalid, "agent: %v", err)
+	}
+	switch def, ok := a.State.Agent(who.Tenant, in.Agent); {
+	case !ok:
+		return issued{}, problem.New(problem.NotFound, "there is no agent %s", id.Name(in.Agent))
+	case def.Hosting != agent.External:
+		return issued{}, problem.New(problem.Invalid, "agent %s is hosted, and needs no token; an external one has hosting: external", id.Name(in.Agent))
+	}
+	expires, err := lasting(who, in.ExpiresAt, time.Now())
+	if err != nil {
+		return issued{}, err
+	}
+	if err := a.roomFor(who.Tenant, string(in.Agent), time.Now()); err != nil {
+		return issued{}, err
+	}
+	return a.issue(ctx, who, auth.Membership{Tenant: who.Tenant, Member: who.Member, Agent: in.Agent, ExpiresAt: expires}, "")
+}
+
+// roomFor checks that a member or an agent has not too many tokens.
+func (a *API) roomFor(tenant id.Tenant, m string, now time.Time) error {
 	working, fresh := 0, 0
 	for _, k := range a.State.Tokens(tenant) {
-		if k.Member != m {
+		if cmp.Or(string(k.Agent), string(k.Member)) != m {
 			continue
 		}
 		if a.stateOf(tenant, k, now) == "active" {
@@ -188,7 +230,7 @@ func (a *API) revokeToken(r *http.Request, who auth.Identity, body []byte) (ask.
 	}
 	began := time.Now()
 	seq, err := a.Log.Append(r.Context(), eventlog.Draft{
-		Event: token.Revoked{Token: which, Member: k.Member, Reason: in.Reason}, Tenant: who.Tenant, Key: string(which), Actor: string(who.Member),
+		Event: token.Revoked{Token: which, Member: k.Member, Agent: k.Agent, Reason: in.Reason}, Tenant: who.Tenant, Key: string(which), Actor: string(who.Member),
 	})
 	if err != nil {
 		return ask.InForce{}, err

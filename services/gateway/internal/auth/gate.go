@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
 )
@@ -25,6 +26,8 @@ const (
 // unauthenticated, unavailable (it is not certain to have heard of every removal and revocation).
 type Members interface {
 	Role(id.Tenant, id.Member, id.Token) (member.Role, error)
+	// Agent says whether a token is one of an external agent now: the agent is there, and the token was not revoked.
+	Agent(id.Tenant, id.Agent, id.Token) error
 }
 
 // Gate authenticates requests.
@@ -66,20 +69,37 @@ func (g *Gate) Identify(r *http.Request) (Identity, error) {
 	return Identity{}, problem.New(problem.Unauthenticated, "log in, or send an access token: Authorization: Bearer %s...", tokenPrefix)
 }
 
-func (g *Gate) byToken(r *http.Request, header string) (Identity, error) {
-	scheme, text, _ := strings.Cut(header, " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return Identity{}, problem.New(problem.Unauthenticated, "send an access token: Authorization: Bearer %s...", tokenPrefix)
+func (g *Gate) byToken(r *http.Request, header string) (who Identity, err error) {
+	secret, err := bearer(header, tokenPrefix)
+	if err == nil {
+		secret, err = ParseToken(secret.Reveal())
 	}
-	secret, err := ParseToken(strings.TrimSpace(text))
 	if err != nil {
 		return Identity{}, err // nothing was looked up, so it is not counted
 	}
-	h, from := HashOf(secret), remote(r)
-	if g.failures.exhausted(from, g.now()) && !g.known.has(h) {
-		return Identity{}, problem.New(problem.Busy, "too many tokens that are not valid came from your address; try again in a minute")
+	err = g.counted(r, HashOf(secret), func(h Hash) error {
+		who, err = g.holder(r.Context(), h)
+		return err
+	})
+	return who, err
+}
+
+// bearer takes a token out of an Authorization header.
+func bearer(header, prefix string) (vault.Secret, error) {
+	scheme, text, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return vault.Secret{}, problem.New(problem.Unauthenticated, "send an access token: Authorization: Bearer %s...", prefix)
 	}
-	who, err := g.holder(r.Context(), h)
+	return vault.NewSecret(strings.TrimSpace(text)), nil
+}
+
+// counted looks a token up, unless too many that are not valid came from the same address.
+func (g *Gate) counted(r *http.Request, h Hash, look func(Hash) error) error {
+	from := remote(r)
+	if g.failures.exhausted(from, g.now()) && !g.known.has(h) {
+		return problem.New(problem.Busy, "too many tokens that are not valid came from your address; try again in a minute")
+	}
+	err := look(h)
 	switch problem.CodeOf(err) {
 	case "":
 		g.known.add(h)
@@ -87,7 +107,7 @@ func (g *Gate) byToken(r *http.Request, header string) (Identity, error) {
 		g.known.drop(h)
 		g.failures.note(from, g.now())
 	}
-	return who, err
+	return err
 }
 
 // Recheck says whether an identity still holds: for what lasts longer than a request should.
@@ -101,6 +121,9 @@ func (g *Gate) holder(ctx context.Context, h Hash) (Identity, error) {
 	m, err := g.people.find(ctx, h, g.now())
 	if err != nil {
 		return Identity{}, err
+	}
+	if m.Agent != "" {
+		return Identity{}, problem.New(problem.Unauthenticated, "an agent's token opens the MCP endpoint only")
 	}
 	role, err := g.members.Role(m.Tenant, m.Member, m.Token)
 	if err != nil {

@@ -26,6 +26,7 @@ type Membership struct {
 	Tenant    id.Tenant   `json:"tenant"`
 	Member    id.Member   `json:"member"`
 	Role      member.Role `json:"role"`
+	Agent     id.Agent    `json:"agent,omitempty"` // when set, the token is this agent's, and Member who made it
 	Token     id.Token    `json:"token"`
 	ExpiresAt time.Time   `json:"expires_at,omitzero"` // zero: never
 }
@@ -50,6 +51,9 @@ func key(h Hash) string { return "token." + h.String() }
 // Issue makes a token and gives it, this once, with the sequence of its event.
 func (p *People) Issue(ctx context.Context, by id.Member, m Membership) (vault.Secret, Membership, uint64, error) {
 	secret := NewToken()
+	if m.Agent != "" {
+		secret = NewSecret(agentPrefix)
+	}
 	m, seq, err := p.admit(ctx, string(by), secret, m)
 	return secret, m, seq, err
 }
@@ -68,7 +72,7 @@ func (p *People) admit(ctx context.Context, by string, secret vault.Secret, m Me
 	// and opens nothing until it is admitted again.
 	seq, err = p.once(ctx, eventlog.Draft{
 		Tenant: m.Tenant, Key: string(m.Token), Actor: by,
-		Event: token.Issued{Token: m.Token, Member: m.Member, Role: m.Role, Fingerprint: vault.Fingerprint(secret), ExpiresAt: m.ExpiresAt},
+		Event: token.Issued{Token: m.Token, Member: m.Member, Role: m.Role, Agent: m.Agent, Fingerprint: vault.Fingerprint(secret), ExpiresAt: m.ExpiresAt},
 	})
 	if err != nil {
 		return m, 0, err
@@ -106,7 +110,7 @@ func (p *People) find(ctx context.Context, h Hash, now time.Time) (Membership, e
 		return Membership{}, problem.Wrap(err, problem.Unavailable, "access tokens cannot be checked now")
 	}
 	var m Membership
-	if err := json.Unmarshal(entry.Value(), &m); err != nil || !m.Role.Valid() {
+	if err := json.Unmarshal(entry.Value(), &m); err != nil || m.Agent == "" && !m.Role.Valid() {
 		return Membership{}, problem.Wrap(err, problem.Internal, "the record of a token is damaged")
 	}
 	if !m.ExpiresAt.IsZero() && !now.Before(m.ExpiresAt) {

@@ -11,8 +11,10 @@ import (
 	"github.com/execwarden/execwarden/libs/vault"
 )
 
+// What tokens begin with: those of members, and those of agents.
 const (
 	tokenPrefix = "ewt_"
+	agentPrefix = "ewa_"
 	secretBytes = 32
 )
 
@@ -27,11 +29,18 @@ func NewToken() vault.Secret { return NewSecret(tokenPrefix) }
 // NewSecret makes a secret of 256 random bits behind a prefix that says what it is.
 func NewSecret(prefix string) vault.Secret { return vault.NewSecret(prefix + random()) }
 
-// ParseToken checks that text has the form of a token, before anything is looked up.
+// ParseToken checks that text has the form of a member's token, before anything is looked up.
 func ParseToken(text string) (vault.Secret, error) {
-	body, ok := strings.CutPrefix(text, tokenPrefix)
+	if strings.HasPrefix(text, agentPrefix) {
+		return vault.Secret{}, problem.New(problem.Unauthenticated, "an agent's token (%s...) opens the MCP endpoint only; this takes a member's (%s...)", agentPrefix, tokenPrefix)
+	}
+	return parseSecret(tokenPrefix, text)
+}
+
+func parseSecret(prefix, text string) (vault.Secret, error) {
+	body, ok := strings.CutPrefix(text, prefix)
 	if raw, err := base64.RawURLEncoding.DecodeString(body); !ok || err != nil || len(raw) != secretBytes {
-		return vault.Secret{}, problem.New(problem.Unauthenticated, "what was sent is not an access token (%s...)", tokenPrefix)
+		return vault.Secret{}, problem.New(problem.Unauthenticated, "what was sent is not an access token (%s...)", prefix)
 	}
 	return vault.NewSecret(text), nil
 }

@@ -52,6 +52,19 @@ func (s *Site) CheckHost(r *http.Request) error {
 // Changes says whether a request may change something, by its method.
 func Changes(r *http.Request) bool { return r.Method != http.MethodGet && r.Method != http.MethodHead }
 
+// CheckPage refuses what a page of another site sends, where programs send no Origin: of what carries a token and no cookie.
+func (s *Site) CheckPage(r *http.Request) error {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return nil
+	}
+	u, err := url.Parse(origin)
+	if err != nil || !s.hosts[strings.ToLower(u.Hostname())] {
+		return problem.New(problem.Denied, "another site's page sent this, %.100q", origin)
+	}
+	return nil
+}
+
 // CheckOrigin refuses what a page of another site made the browser send. It is asked for every request that changes
 // something and carries what a browser adds by itself; SameSite cookies hold the same, this does not rely on them.
 func (s *Site) CheckOrigin(r *http.Request) error {

@@ -196,8 +196,8 @@ func (f *Follower) news(q ask.Events, to Reader) (<-chan call.News, func(), erro
 	out := make(chan call.News, maxNews)
 	sub, err := f.hub.conn.NC.Subscribe(bus.LiveSubject(string(f.reading.who.Tenant)+".*.up"), func(m *nats.Msg) {
 		var said call.News
-		if !strings.Contains(m.Subject, ".call_") || json.Unmarshal(m.Data, &said) != nil || said.Run != q.Run {
-			return // of another run, or a model's
+		if !strings.Contains(m.Subject, ".call_") || json.Unmarshal(m.Data, &said) != nil || said.Run != q.Run || said.Method != "" {
+			return // of another run, a model's, or for the client of a call
 		}
 		select {
 		case out <- said:

@@ -162,6 +162,20 @@ func (s *State) Connections() (out []Owned) {
 	return out
 }
 
+// ConnectionsOf lists a tenant's connections.
+func (s *State) ConnectionsOf(of id.Tenant) (out []connection.Defined) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[of]; t != nil {
+		for _, c := range t.connections {
+			if !c.Removed {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
 // Role is what a member may do now; nothing when they were removed. Of whom nothing was heard, nothing was taken away.
 func (s *State) Role(tenant id.Tenant, m id.Member) member.Role {
 	s.mu.RLock()
@@ -266,12 +280,21 @@ func (t *tenant) tool(full string) *policy.Tool {
 	if i, ok := has.at[short]; ok {
 		return has.tool(def, i)
 	}
+	if def.Type == connection.MCP && connection.Method(short) {
+		return method(full, short)
+	}
 	if connection.Folded(short) && len(has.tools) >= folded.From {
 		three := folded.Tools()
 		i := slices.IndexFunc(three, func(t connection.Tool) bool { return t.Name == short })
 		return &policy.Tool{Tool: three[i], Full: full, Route: call.Upstream, Folded: true}
 	}
 	return nil
+}
+
+// method is what is decided on where a client calls a method of an MCP server.
+func method(full, name string) *policy.Tool {
+	return &policy.Tool{Full: full, Route: call.Upstream, Method: true,
+		Tool: connection.Tool{Name: name, Effect: connection.Pure, Schema: json.RawMessage(`{"type":"object"}`)}}
 }
 
 // toolsOf lists a connection's own tools.

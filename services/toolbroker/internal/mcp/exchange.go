@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -16,8 +17,11 @@ import (
 // it: numbers become floats, and what it does not know is lost. It also tells the log lines of all calls of a session
 // without saying whose they are. So the call's own messages are read along.
 type exchange struct {
-	say  func(upstream.News)
-	over func() error // why the call is given up, of a program's; set before it is written
+	method string // of the request
+	say    func(upstream.News)
+	client *upstream.Client // nil: nobody is passed anything
+	asks   *asks            // of the session, where the client can be asked
+	over   func() error     // why the call is given up, of a program's; set before it is written
 
 	mu     sync.Mutex
 	id     string          // of the request
@@ -32,7 +36,7 @@ func (x *exchange) sent(raw []byte) bool {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
 	}
-	if json.Unmarshal(raw, &m) != nil || m.Method != "tools/call" {
+	if json.Unmarshal(raw, &m) != nil || m.Method != x.method {
 		return false
 	}
 	x.mu.Lock()
@@ -54,46 +58,60 @@ func (x *exchange) got(raw []byte) {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
 		Result json.RawMessage `json:"result"`
-		Params struct {
-			Progress float64         `json:"progress"`
-			Total    float64         `json:"total"`
-			Message  string          `json:"message"`
-			Level    string          `json:"level"`
-			Data     json.RawMessage `json:"data"`
-		} `json:"params"`
+		Params json.RawMessage `json:"params"`
 	}
 	if json.Unmarshal(raw, &m) != nil {
 		return // the SDK says so
 	}
-	switch m.Method {
-	case "":
+	switch {
+	case m.Method == "":
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		if m.Result != nil && string(m.ID) == x.id {
 			x.result = bytes.Clone(m.Result)
 		}
+	case m.ID != nil:
+		x.asks.came(m.Method, x)
+	case x.client != nil:
+		if passedOn[m.Method] {
+			x.client.Say(m.Method, bytes.Clone(m.Params))
+		}
+	default:
+		x.tell(m.Method, m.Params)
+	}
+}
+
+// passedOn are the notifications that a client is given during its request.
+var passedOn = map[string]bool{"notifications/progress": true, "notifications/message": true, "notifications/elicitation/complete": true}
+
+// tell says what a call does, to whoever follows it.
+func (x *exchange) tell(method string, params json.RawMessage) {
+	var p struct {
+		Progress float64         `json:"progress"`
+		Total    float64         `json:"total"`
+		Message  string          `json:"message"`
+		Level    string          `json:"level"`
+		Data     json.RawMessage `json:"data"`
+	}
+	if x.say == nil || json.Unmarshal(params, &p) != nil {
+		return
+	}
+	switch method {
 	case "notifications/progress":
-		x.tell(upstream.News{Progress: m.Params.Progress, Total: m.Params.Total, Message: m.Params.Message})
+		x.say(upstream.News{Progress: p.Progress, Total: p.Total, Message: p.Message})
 	case "notifications/message":
 		var text string
-		if json.Unmarshal(m.Params.Data, &text) != nil {
-			text = string(m.Params.Data)
+		if json.Unmarshal(p.Data, &text) != nil {
+			text = string(p.Data)
 		}
-		level := m.Params.Level
-		if level == "" {
-			level = "info"
+		if p.Level == "" {
+			p.Level = "info"
 		}
-		x.tell(upstream.News{Level: level, Message: text})
+		x.say(upstream.News{Level: p.Level, Message: text})
 	}
 }
 
-func (x *exchange) tell(n upstream.News) {
-	if x.say != nil {
-		x.say(n)
-	}
-}
-
-// parts are the members of a result that are passed on, as they came.
+// parts are the members of a result that are passed on, as they came: all but those that say what sort of result it is.
 func (x *exchange) parts() map[string]json.RawMessage {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -101,13 +119,17 @@ func (x *exchange) parts() map[string]json.RawMessage {
 	if x.result == nil || json.Unmarshal(x.result, &all) != nil {
 		return nil
 	}
-	out := map[string]json.RawMessage{}
-	for _, name := range []string{"content", "structuredContent", "_meta"} {
-		if value, ok := all[name]; ok {
-			out[name] = value
-		}
+	if x.client == nil { // a hosted agent's model has no use for what a protocol adds
+		maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
+			return name != "content" && name != "structuredContent" && name != "_meta"
+		})
+		return all
 	}
-	return out
+	delete(all, "isError") // the outcome says so
+	if string(all["resultType"]) == `"complete"` {
+		delete(all, "resultType")
+	}
+	return all
 }
 
 // wire is a way out that lets exchanges read along.
@@ -208,4 +230,11 @@ func (a *along) end() {
 
 func withExchange(ctx context.Context, x *exchange) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, x)
+}
+
+// raw is the whole result, nil when it did not come or was too large to read along.
+func (x *exchange) raw() json.RawMessage {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.result
 }

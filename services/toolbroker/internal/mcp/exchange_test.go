@@ -23,7 +23,7 @@ func TestAnswerToTheNewsOfAnEnd(t *testing.T) {
 		}
 		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody}, nil
 	})})
-	ctx, watch := upstream.Watched(withExchange(t.Context(), &exchange{}))
+	ctx, watch := upstream.Watched(withExchange(t.Context(), &exchange{method: "tools/call"}))
 	say := func(message string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, strings.NewReader(message))

@@ -16,9 +16,9 @@ const (
 
 // askForLog asks for log lines in the protocols before 2026-07-28, in which a level is the session's. A server that does not
 // take it says nothing, no more.
-func askForLog(ctx context.Context, s *mcp.ClientSession) {
+func askForLog(ctx context.Context, s *mcp.ClientSession, from string) {
 	told := s.InitializeResult()
 	if told.Capabilities != nil && told.Capabilities.Logging != nil && told.ProtocolVersion < "2026-07-28" {
-		_ = s.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: logLevel})
+		_ = s.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: mcp.LoggingLevel(from)})
 	}
 }

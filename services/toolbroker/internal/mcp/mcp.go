@@ -38,6 +38,8 @@ type Provider struct {
 	mu      sync.Mutex
 	session *mcp.ClientSession
 	lines   *lines // of the session, for a program
+
+	doors doors
 }
 
 func newProvider() *Provider {
@@ -87,11 +89,34 @@ func (p *Provider) Tools(ctx context.Context) ([]connection.Tool, error) {
 		if err != nil || !validName(t.Name) || !bytes.HasPrefix(schema, []byte("{")) {
 			continue // a tool that cannot be named or described cannot be granted, nor offered to a model
 		}
-		out = append(out, connection.Tool{Name: t.Name, Description: t.Description, Schema: schema,
+		out = append(out, connection.Tool{Name: t.Name, Description: t.Description, Schema: schema, More: more(t),
 			Effect: effect(t), Writes: t.Annotations == nil || !t.Annotations.ReadOnlyHint})
 	}
 	return out, nil
 }
+
+// more is what a server says of a tool besides its name, description and arguments, for clients that know what to do with it.
+func more(t *mcp.Tool) json.RawMessage {
+	var all map[string]json.RawMessage
+	raw, err := json.Marshal(t)
+	if err != nil || json.Unmarshal(raw, &all) != nil {
+		return nil
+	}
+	for _, name := range []string{"name", "description", "inputSchema"} {
+		delete(all, name)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	raw, err = json.Marshal(all)
+	if err != nil || len(raw) > maxMore {
+		return nil
+	}
+	return raw
+}
+
+// maxMore is the most that a server may say of one tool besides its arguments, in bytes. More is left out.
+const maxMore = 32 << 10
 
 // effect is the effect class that the server's hints allow. Without hints a tool is opaque.
 func effect(t *mcp.Tool) connection.Effect {
@@ -112,7 +137,7 @@ const rejectedByTransport = -32005
 
 // Call implements upstream.Provider.
 func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, error) {
-	x := &exchange{say: c.News}
+	x := &exchange{method: methodOf(c.Tool), say: c.News, client: c.Client}
 	answer, err := p.try(ctx, c, x)
 	if errors.Is(err, mcp.ErrSessionMissing) && !upstream.Ambiguous(err) {
 		// The server was started anew, say. It did not run the tool; in a new session it may. An ambiguous one is of a call
@@ -124,47 +149,58 @@ func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, 
 	}
 	// As it came over the wire; as the SDK understood it only when that was too much to read along.
 	var result any = x.parts()
-	if x.parts() == nil {
+	tool, _ := answer.(*mcp.CallToolResult)
+	switch {
+	case x.parts() != nil:
+	case tool == nil:
+		result = answer
+	default:
 		result = struct {
 			Content    []mcp.Content `json:"content"`
 			Structured any           `json:"structuredContent,omitempty"`
 			Meta       mcp.Meta      `json:"_meta,omitempty"`
-		}{answer.Content, answer.StructuredContent, answer.Meta}
+		}{tool.Content, tool.StructuredContent, tool.Meta}
 	}
 	raw, err := json.Marshal(result)
 	if err != nil {
 		return upstream.Result{}, problem.Wrap(err, problem.Upstream, "the MCP server's answer cannot be read")
 	}
-	return upstream.Result{Content: raw, ToolError: answer.IsError}, nil
+	return upstream.Result{Content: raw, ToolError: tool != nil && tool.IsError}, nil
 }
 
 // try calls the tool in the session that is there, or in a new one.
-func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (*mcp.CallToolResult, error) {
-	s, l, err := p.connect(ctx)
+func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (mcp.Result, error) {
+	s, l, forget, err := p.sessionFor(ctx, c.Client, x)
 	if err != nil {
 		return nil, err
 	}
 	ctx, watch := upstream.Watched(withExchange(ctx, x))
-	params := &mcp.CallToolParams{Name: c.Tool, Arguments: c.Args, Meta: mcp.Meta{"execwarden/effect": c.Effect}}
-	if c.News != nil {
-		params.SetProgressToken(string(c.Call))
-		params.Meta[logLevelKey] = logLevel // in the protocol of 2026-07-28
+	meta := mcp.Meta{"execwarden/effect": c.Effect}
+	if c.News != nil || c.Client != nil {
+		meta["progressToken"] = string(c.Call)
+	}
+	switch { // in the protocol of 2026-07-28
+	case c.Client != nil:
+		describe(c.Client, meta)
+	case c.News != nil:
+		meta[logLevelKey] = logLevel
 	}
 	if l != nil {
 		token, done := l.expect(ctx, x, string(c.Call))
 		defer done()
-		params.SetProgressToken(token)
+		meta["progressToken"] = token
 	}
-	answer, err := s.CallTool(ctx, params)
+	answer, err := ask(ctx, s, c, meta)
 	var refused *jsonrpc.Error
 	switch {
 	case err == nil:
 		return answer, nil
 	case errors.As(err, &refused) && refused.Code != rejectedByTransport: // the server answered, and did not run the tool
-		return nil, problem.Wrap(err, problem.Upstream, "the MCP server refused the call: %.300s", refused.Message)
+		raw, _ := json.Marshal(refused) // it was JSON
+		return nil, upstream.WithFault(problem.Wrap(err, problem.Upstream, "the MCP server refused the call: %.300s", refused.Message), raw)
 	}
 	if ctx.Err() == nil { // a call that we gave up on says nothing of the session, which other calls share
-		p.forget(s)
+		forget()
 	}
 	if l != nil {
 		failed := error(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"))
@@ -206,6 +242,7 @@ func (p *Provider) Close() error {
 	s := p.session
 	p.session = nil
 	p.mu.Unlock()
+	p.doors.close()
 	if s == nil {
 		return nil
 	}
@@ -266,7 +303,7 @@ func (p *Provider) connect(ctx context.Context) (*mcp.ClientSession, *lines, err
 		}
 		return nil, nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection"), watch)
 	}
-	askForLog(ctx, s)
+	askForLog(ctx, s, logLevel)
 	p.mu.Lock()
 	p.session, p.lines = s, l
 	p.mu.Unlock()

@@ -98,9 +98,9 @@ func (l *lines) Write(p []byte) (int, error) {
 			} `json:"_meta"`
 		} `json:"params"`
 	}
-	if json.Unmarshal(p, &m) == nil && m.Method == "tools/call" {
+	if json.Unmarshal(p, &m) == nil && m.ID != nil && m.Method != "" {
 		l.mu.Lock()
-		if x := l.byToken[m.Params.Meta.Token]; x != nil {
+		if x := l.byToken[m.Params.Meta.Token]; x != nil && x.method == m.Method {
 			if err := x.over(); err != nil {
 				l.mu.Unlock()
 				return 0, err // it waited here for others to be written, and must not begin now

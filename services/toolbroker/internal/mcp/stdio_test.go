@@ -17,7 +17,7 @@ func TestGivenUpBeforeItIsWritten(t *testing.T) {
 	program := &sink{}
 	l := &lines{program: program, byToken: map[string]*exchange{}, byID: map[string]*exchange{}}
 	ctx, giveUp := context.WithCancel(t.Context())
-	x := &exchange{}
+	x := &exchange{method: "tools/call"}
 	token, done := l.expect(ctx, x, "call_1")
 	defer done()
 	message := func(id int) []byte {

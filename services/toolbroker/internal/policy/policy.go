@@ -28,6 +28,7 @@ type Tool struct {
 	Route  call.Route
 	GitHub bool // has owner and repo arguments that a grant's repos bound
 	Folded bool // stands for the other tools of its connection: see connection.Folded
+	Method bool // is no tool but a method of an MCP server: see connection.Methods
 }
 
 // Grant is an active grant and the control sequence that made it what it is.
@@ -317,7 +318,7 @@ func Visible(k Known, run id.Run, now time.Time) bool {
 		case !Selects(g, *k.Tool, run, now):
 		case g.Verdict != grant.Deny:
 			visible = true
-		case g.Condition == "" && len(g.Selector.Methods) == 0 && len(g.Selector.Repos) == 0:
+		case g.Condition == "" && len(g.Selector.Methods) == 0 && len(g.Selector.Repos) == 0 && len(g.Selector.URIs) == 0:
 			return false // denied whatever its arguments
 		}
 	}
@@ -327,6 +328,7 @@ func Visible(k Known, run id.Run, now time.Time) bool {
 // Selects says whether a grant is about the tool, in this run, now.
 func Selects(g Grant, t Tool, run id.Run, now time.Time) bool {
 	return (g.ExpiresAt.IsZero() || now.Before(g.ExpiresAt)) && (g.Run == "" || g.Run == run) && Match(g.Selector.Tool, t.Full) &&
+		(t.Name != connection.Sample || !t.Method || g.Selector.Tool == t.Full) &&
 		(len(g.Selector.Effects) == 0 || slices.Contains(g.Selector.Effects, t.Effect))
 }
 
@@ -335,6 +337,11 @@ func outOfBounds(g Grant, t Tool, args json.RawMessage) string {
 	if len(g.Selector.Methods) > 0 {
 		if method := text(args, "method"); !slices.Contains(g.Selector.Methods, method) {
 			return "the grant does not include method " + clip(method, 60)
+		}
+	}
+	if len(g.Selector.URIs) > 0 {
+		if uri := text(args, "uri"); !slices.ContainsFunc(g.Selector.URIs, func(glob string) bool { return match(glob, uri, '/') }) {
+			return "the grant does not include the URI " + clip(uri, 200)
 		}
 	}
 	if !t.GitHub || g.Verdict == grant.Deny && len(g.Selector.Repos) == 0 {

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -94,6 +95,20 @@ func (g *Guard) Probe(ctx context.Context, c Call) (r Result, found bool, err er
 		return r, err
 	})
 	return r, found, err
+}
+
+// List implements Lister for a provider that does.
+func (g *Guard) List(ctx context.Context, method string, c *Client) (json.RawMessage, error) {
+	l, ok := g.provider.(Lister)
+	if !ok {
+		return nil, problem.New(problem.NotFound, "connection %s is no MCP server", g.name)
+	}
+	leave, err := g.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return through(g, ctx, func(ctx context.Context) (json.RawMessage, error) { return l.List(ctx, method, c) })
 }
 
 // Renounce implements Renouncer for a provider that does.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
 )
@@ -21,6 +22,44 @@ type Call struct {
 	Args   json.RawMessage
 	Effect string     // idempotency key: the same for every attempt at this effect
 	News   func(News) // takes what the call says while it runs; must not block; nil: nobody does
+	Client *Client    // of a call that came over MCP; nil: none
+}
+
+// Client is the MCP client that a call came from. What it is passed is passed as it came.
+type Client struct {
+	call.Client
+	Conversation id.Run
+	Input        json.RawMessage                             // inputResponses and requestState of its request
+	Say          func(method string, params json.RawMessage) // passes a notification on; must not block
+	Ask          func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+}
+
+// Modern says that the client speaks the protocol without sessions, in which a server asks by its result.
+func (c *Client) Modern() bool { return c.Protocol >= "2026-07-28" }
+
+// Lister is a provider that lists more than tools: by the methods of MCP, for a client.
+type Lister interface {
+	List(ctx context.Context, method string, c *Client) (json.RawMessage, error)
+}
+
+// fault is an MCP server's own error.
+type fault struct {
+	error
+	raw json.RawMessage
+}
+
+func (f fault) Unwrap() error { return f.error }
+
+// WithFault keeps a server's own error with ours.
+func WithFault(err error, raw json.RawMessage) error { return fault{err, raw} }
+
+// FaultOf is what WithFault kept, nil when there is none.
+func FaultOf(err error) json.RawMessage {
+	var f fault
+	if errors.As(err, &f) {
+		return f.raw
+	}
+	return nil
 }
 
 // News is what a call says while it runs: progress, or with a level a log line.

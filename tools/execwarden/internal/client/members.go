@@ -24,7 +24,8 @@ type Member struct {
 type Issued struct {
 	Member    id.Member   `json:"member"`
 	Name      string      `json:"name,omitempty"`
-	Role      member.Role `json:"role"`
+	Role      member.Role `json:"role,omitempty"`
+	Agent     id.Agent    `json:"agent,omitempty"`
 	Token     id.Token    `json:"token"`
 	Secret    string      `json:"secret,omitempty"`
 	ExpiresAt time.Time   `json:"expires_at,omitzero"`
@@ -35,6 +36,7 @@ type Token struct {
 	Token       id.Token    `json:"token"`
 	Member      id.Member   `json:"member"`
 	Name        string      `json:"name,omitempty"`
+	Agent       id.Agent    `json:"agent,omitempty"` // whose it is, where it is an agent's; Member made it then
 	Role        member.Role `json:"role"`
 	Fingerprint string      `json:"fingerprint"`
 	IssuedAt    time.Time   `json:"issued_at"`
@@ -55,6 +57,7 @@ type NewMember struct {
 // NewToken is a token to make; empty fields are the caller's own, as wide and lasting as may be.
 type NewToken struct {
 	Member    string      `json:"member,omitempty"`
+	Agent     id.Agent    `json:"agent,omitempty"` // an external agent's token
 	Role      member.Role `json:"role,omitempty"`
 	ExpiresAt time.Time   `json:"expires_at,omitzero"`
 }

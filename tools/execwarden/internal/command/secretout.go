@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/render"
 )
@@ -64,7 +65,11 @@ func (a *app) issue(i issuing, issue func() (client.Issued, error)) (err error) 
 		}
 	})
 	if err == nil && a.printer().Format.ForPeople() {
-		a.note("%s for %s %s, role %s%s; it is not shown again", k.Token, k.Name, k.Member, k.Role, lasts(k.ExpiresAt))
+		whose := fmt.Sprintf("%s %s, role %s", k.Name, k.Member, k.Role)
+		if k.Agent != "" {
+			whose = "agent " + id.Name(k.Agent)
+		}
+		a.note("%s for %s%s; it is not shown again", k.Token, whose, lasts(k.ExpiresAt))
 	}
 	return err
 }

@@ -30,28 +30,40 @@ func (a *app) tokensCommand() *cobra.Command {
 }
 
 func tokenGrid(list []client.Token) *render.Grid {
-	g := &render.Grid{Columns: []render.Column{{Name: "TOKEN"}, {Name: "FINGERPRINT"}, {Name: "MEMBER"}, {Name: "ROLE"}, {Name: "ISSUED"}, {Name: "EXPIRES"}, {Name: "STATE"}, {Name: "BY", Wide: true}, {Name: "REASON", Wide: true}}}
+	g := &render.Grid{Columns: []render.Column{{Name: "TOKEN"}, {Name: "FINGERPRINT"}, {Name: "OF"}, {Name: "ROLE"}, {Name: "ISSUED"}, {Name: "EXPIRES"}, {Name: "STATE"}, {Name: "BY", Wide: true}, {Name: "REASON", Wide: true}}}
 	tones := map[string]render.Tone{"active": render.Good, "revoked": render.Bad, "removed": render.Bad, "expired": render.Faint}
 	for _, k := range list {
-		g.Row(render.Text(string(k.Token)), render.Text(k.Fingerprint), render.Text(or(k.Name, string(k.Member))), render.Text(string(k.Role)), render.Text(render.Stamp(k.IssuedAt)),
+		whose := or(k.Name, string(k.Member))
+		if k.Agent != "" {
+			whose = "agent " + id.Name(k.Agent)
+		}
+		g.Row(render.Text(string(k.Token)), render.Text(k.Fingerprint), render.Text(whose), render.Text(string(k.Role)), render.Text(render.Stamp(k.IssuedAt)),
 			render.Text(render.Stamp(k.ExpiresAt)), render.Cell{Text: k.State, Tone: tones[k.State]}, render.Text(k.IssuedBy), render.Text(k.Reason))
 	}
 	return g
 }
 
 func (a *app) tokensCreateCommand() *cobra.Command {
-	var of, role string
+	var of, role, agent string
 	var to issuing
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make an access token",
 		Args:  cobra.NoArgs,
 		Long: exits(`Makes an access token and prints it, this once. It is yours, or, when an owner asks, another member's. It is never wider than
-its member and than the token that makes it, and does not outlive that one.`, map[int]string{4: "there is no such member"}),
-		Example: "  execwarden tokens create --role auditor --expires 720h --token-out ci.token\n  execwarden tokens create --member Ada",
+its member and than the token that makes it, and does not outlive that one.
+
+With --agent it is an external agent's: a client that keeps its own loop sends it to the MCP endpoint, and reaches the tools that
+the agent's grants allow. It opens nothing else.`, map[int]string{4: "there is no such member or agent"}),
+		Example: "  execwarden tokens create --role auditor --expires 720h --token-out ci.token\n  execwarden tokens create --member Ada\n  execwarden tokens create --agent laptop --token-out laptop.token",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			k := client.NewToken{Member: of}
 			var err error
+			if agent != "" {
+				if k.Agent, err = id.Named[id.Agent](agent); err != nil {
+					return usage("--agent: %v", err)
+				}
+			}
 			if role != "" {
 				if k.Role, err = roleOf(role); err != nil {
 					return err
@@ -69,7 +81,10 @@ its member and than the token that makes it, and does not outlive that one.`, ma
 		},
 	}
 	cmd.Flags().StringVar(&of, "member", "", "whose, by name or id (default: yours)")
+	cmd.Flags().StringVar(&agent, "agent", "", "an external agent, whose token it is then")
 	cmd.Flags().StringVar(&role, "role", "", string(member.Auditor)+" or wider (default: as wide as may be)")
+	cmd.MarkFlagsMutuallyExclusive("agent", "member")
+	cmd.MarkFlagsMutuallyExclusive("agent", "role")
 	to.flags(cmd)
 	return cmd
 }

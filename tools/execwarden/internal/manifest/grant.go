@@ -20,6 +20,7 @@ type grantFields struct {
 	Methods       []string            `yaml:"methods"`
 	Effects       []connection.Effect `yaml:"effects"`
 	Repos         []string            `yaml:"repos"`
+	URIs          []string            `yaml:"uris"`
 	Condition     string              `yaml:"condition"`
 	Approval      grant.Approval      `yaml:"approval"` // no default: whether a person is asked is to be read in the file
 	ApproveWhen   string              `yaml:"approve_when"`
@@ -46,12 +47,13 @@ func buildGrant(d *document) (r Resource) {
 	}
 	def := grant.Created{
 		Grant: named[id.Grant](d), Agent: referTo[id.Agent](d, &r, Agent, "$.agent", f.Agent), Verdict: f.Verdict,
-		Selector:  grant.Selector{Tool: f.Tool, Methods: f.Methods, Effects: f.Effects, Repos: f.Repos},
+		Selector:  grant.Selector{Tool: f.Tool, Methods: f.Methods, Effects: f.Effects, Repos: f.Repos, URIs: f.URIs},
 		Condition: f.Condition, Approval: f.Approval, ApproveWhen: f.ApproveWhen, Quorum: f.Quorum, Approver: f.Approver, FourEyes: f.FourEyes, EscalateAfter: d.seconds("$.escalate_after", f.EscalateAfter), Tainted: f.Tainted,
 		Limits: grant.Limits{Calls: f.Limits.Calls, PerRun: f.Limits.PerRun, PerMinute: f.Limits.PerMinute, AtOnce: f.Limits.AtOnce}, ExpiresAt: d.time("$.expires_at", f.ExpiresAt),
 	}
 	d.notEmpty("$.repos", len(f.Repos))
 	d.notEmpty("$.methods", len(f.Methods))
+	d.notEmpty("$.uris", len(f.URIs))
 	d.notEmpty("$.effects", len(f.Effects))
 	for _, f := range grantcheck.Faults(def, time.Time{}) { // that a time is over is for the server to say, whose clock counts
 		if f.Field != "grant" { // names are checked, with their lines, by whoever reads them

@@ -17,6 +17,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/hook"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/key"
 	"github.com/execwarden/execwarden/schemas/ledger"
 	"github.com/execwarden/execwarden/schemas/member"
@@ -51,6 +52,14 @@ func words(e schemas.Envelope) (string, Tone) {
 	return text, tone
 }
 
+// whose names the holder of a token.
+func whose(a id.Agent, m id.Member) string {
+	if a != "" {
+		return string(a)
+	}
+	return string(m)
+}
+
 // configured says what was set up: the kinds of EW_CONTROL and EW_PROOFS.
 func configured(ev schemas.Event) (string, Tone) {
 	switch e := ev.(type) {
@@ -61,9 +70,9 @@ func configured(ev schemas.Event) (string, Tone) {
 	case member.Removed:
 		return sentence.Because(fmt.Sprintf("%s is not a member any more, and %s stopped", e.Member, Count(len(e.Tokens), "token")), e.Reason), Bad
 	case token.Revoked:
-		return sentence.Because(fmt.Sprintf("%s of %s is revoked", e.Token, e.Member), e.Reason), Bad
+		return sentence.Because(fmt.Sprintf("%s of %s is revoked", e.Token, whose(e.Agent, e.Member)), e.Reason), Bad
 	case token.Issued:
-		return fmt.Sprintf("%s for %s, fingerprint %s", e.Token, e.Member, e.Fingerprint) + until(e.ExpiresAt), Plain
+		return fmt.Sprintf("%s for %s, fingerprint %s", e.Token, whose(e.Agent, e.Member), e.Fingerprint) + until(e.ExpiresAt), Plain
 	case key.Published:
 		return fmt.Sprintf("%s, for %s", e.Key, e.Purpose), Plain
 	case agent.Defined:
@@ -209,6 +218,16 @@ func called(ev schemas.Event) (string, Tone) {
 		return sentence.Because(e.Tool+" was stopped before it had an effect", e.Reason), Bad
 	case call.Unknown:
 		return sentence.Because(e.Tool+" may or may not have had its effect", e.Message), Waits
+	case call.Asked:
+		if e.Refused != "" {
+			return sentence.Because(e.Tool+"'s server was not let ask "+e.Method, e.Refused), Bad
+		}
+		return e.Tool + "'s server asks the client: " + e.Method, Waits
+	case call.Answered:
+		if e.Code != "" {
+			return e.Tool + "'s server got no answer from the client: " + e.Code, Bad
+		}
+		return "the client answered " + e.Tool + "'s server", Plain
 	case call.Late:
 		return e.Tool + " answered after its outcome was decided", Waits
 	}

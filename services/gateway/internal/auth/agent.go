@@ -1,0 +1,64 @@
+package auth
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/rpc"
+	"github.com/execwarden/execwarden/schemas/id"
+)
+
+// Agent is an authenticated external agent.
+type Agent struct {
+	Tenant    id.Tenant
+	Agent     id.Agent
+	Token     id.Token
+	ExpiresAt time.Time // of the token; zero: never
+
+	hash Hash
+}
+
+// Caller is the agent as other services are told of it. It has no role: what it may do, its grants say.
+func (a Agent) Caller() rpc.Caller { return rpc.Caller{Tenant: a.Tenant, Actor: string(a.Agent)} }
+
+// IdentifyAgent says which external agent makes a request. Problems: unauthenticated, busy, unavailable.
+func (g *Gate) IdentifyAgent(r *http.Request) (who Agent, err error) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return who, problem.New(problem.Unauthenticated, "send an agent's token: Authorization: Bearer %s...", agentPrefix)
+	}
+	secret, err := bearer(header, agentPrefix)
+	if err == nil {
+		secret, err = parseSecret(agentPrefix, secret.Reveal())
+	}
+	if err != nil {
+		return who, err // nothing was looked up, so it is not counted
+	}
+	err = g.counted(r, HashOf(secret), func(h Hash) error {
+		who, err = g.agent(r.Context(), h)
+		return err
+	})
+	return who, err
+}
+
+// RecheckAgent says whether an agent's token still holds: for what lasts longer than a request should.
+func (g *Gate) RecheckAgent(ctx context.Context, who Agent) error {
+	_, err := g.agent(ctx, who.hash)
+	return err
+}
+
+func (g *Gate) agent(ctx context.Context, h Hash) (Agent, error) {
+	m, err := g.people.find(ctx, h, g.now())
+	if err == nil && m.Agent == "" {
+		err = problem.New(problem.Unauthenticated, "the token is no agent's")
+	}
+	if err == nil {
+		err = g.members.Agent(m.Tenant, m.Agent, m.Token)
+	}
+	if err != nil {
+		return Agent{}, err
+	}
+	return Agent{Tenant: m.Tenant, Agent: m.Agent, Token: m.Token, ExpiresAt: m.ExpiresAt, hash: h}, nil
+}

@@ -1,0 +1,39 @@
+package mcp
+
+import (
+	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/services/gateway/internal/auth"
+)
+
+// Apply takes an event of the control stream: what agents may call may be other than it was, and a token may hold no more.
+func (e *Endpoint) Apply(s eventlog.Stored) {
+	switch s.At.Noun {
+	case "token", "agent":
+		e.sessions.doubt(s.At.Tenant, func(who auth.Agent) bool { return e.holds(who) })
+		return
+	case "grant", "connection":
+	default:
+		return
+	}
+	ev, err := s.Envelope.Decode()
+	if err != nil {
+		return // of a version that this program does not know
+	}
+	switch ev := ev.(type) {
+	case grant.Created:
+		e.sessions.changed(s.At.Tenant, ev.Agent)
+	case grant.Revoked:
+		e.sessions.changed(s.At.Tenant, ev.Agent)
+	case connection.Defined, connection.Listed:
+		e.sessions.changed(s.At.Tenant, "")
+	}
+}
+
+// holds says whether a session's token is one that the control stream knows as good.
+func (e *Endpoint) holds(who auth.Agent) bool {
+	token, known := e.State.Token(who.Tenant, who.Token)
+	_, there := e.State.Agent(who.Tenant, who.Agent)
+	return known && !token.Revoked && there
+}

@@ -1,0 +1,228 @@
+package mcp
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/gateway/internal/auth"
+)
+
+// conversation is what an external agent's calls are of, as a hosted agent's are of a run: a session, or without sessions
+// what one token does for a while.
+type conversation struct {
+	who        auth.Agent
+	connection string // the one that is served; empty: all
+	session    string // the protocol's id of it; empty: the protocol has none
+	server     *mcp.Server
+	names      names
+
+	mu    sync.Mutex
+	id    id.Conversation
+	calls int
+	began time.Time
+	taint []string
+	held  map[string]held // calls that wait for a person, by what was asked for
+}
+
+// Bounds of a conversation without a session: its calls are on one subject.
+const (
+	maxCalls = 512
+	maxAge   = time.Hour
+)
+
+// run is what the next call is said under. Without sessions a new conversation begins now and then; what the agent has read
+// goes with it.
+func (c *conversation) run(now time.Time) id.Run {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.id == "" || c.session == "" && (c.calls >= maxCalls || now.Sub(c.began) > maxAge) {
+		c.id, c.calls, c.began = id.New[id.Conversation](), 0, now
+	}
+	c.calls++
+	return c.id.Run()
+}
+
+func (c *conversation) tainted() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.taint)
+}
+
+func (c *conversation) addTaint(origins []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range origins {
+		if !slices.Contains(c.taint, o) {
+			c.taint = append(c.taint, o)
+		}
+	}
+}
+
+func (c *conversation) sessionID() string { return c.session }
+
+// sessions are the conversations of this instance.
+type sessions struct {
+	mu      sync.Mutex
+	by      map[string]*conversation // with a session, by its id
+	tokens  map[tokenKey]*conversation
+	atOnce  map[agentKey]int
+	waiting sync.WaitGroup
+	ctx     context.Context
+	stop    context.CancelFunc
+}
+
+type agentKey struct {
+	tenant id.Tenant
+	agent  id.Agent
+}
+
+// tokenKey tells conversations without sessions apart.
+type tokenKey struct {
+	token      id.Token
+	connection string
+}
+
+// maxTokens is how many conversations without sessions are remembered. The one that was least used is forgotten.
+const maxTokens = 10_000
+
+func newSessions() *sessions {
+	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+func (s *sessions) find(session string) *conversation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.by[session]
+}
+
+// begin makes the conversation of a new session. It is known once the client has begun it.
+func (s *sessions) begin(who auth.Agent, connection string) *conversation {
+	return &conversation{who: who, connection: connection, session: auth.NewSecret("ews_").Reveal(), held: map[string]held{}, began: time.Now()}
+}
+
+// without gives the conversation of a token where the protocol has no sessions.
+func (s *sessions) without(who auth.Agent, connection string) *conversation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := tokenKey{who.Token, connection}
+	c := s.tokens[key]
+	if c == nil {
+		if len(s.tokens) >= maxTokens {
+			s.forgetOldest()
+		}
+		c = &conversation{who: who, connection: connection, held: map[string]held{}, began: time.Now()}
+		s.tokens[key] = c
+	}
+	c.who = who
+	return c
+}
+
+func (s *sessions) forgetOldest() {
+	var oldest tokenKey
+	var since time.Time
+	for k, c := range s.tokens {
+		c.mu.Lock()
+		began := c.began
+		c.mu.Unlock()
+		if since.IsZero() || began.Before(since) {
+			oldest, since = k, began
+		}
+	}
+	delete(s.tokens, oldest)
+}
+
+// keep remembers a session until it ends.
+func (s *sessions) keep(c *conversation, session *mcp.ServerSession, most int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := 0
+	for _, other := range s.by {
+		if other.who.Tenant == c.who.Tenant && other.who.Agent == c.who.Agent {
+			of++
+		}
+	}
+	if of >= most {
+		return problem.New(problem.Busy, "the agent has %d sessions open at this instance, which is the most", of)
+	}
+	s.by[c.session] = c
+	s.waiting.Go(func() {
+		defer context.AfterFunc(s.ctx, func() { _ = session.Close() })() // it may have ended
+		_ = session.Wait()                                               // however it ended, it did
+		s.mu.Lock()
+		delete(s.by, c.session)
+		s.mu.Unlock()
+	})
+	return nil
+}
+
+// enter counts a call of an agent.
+func (s *sessions) enter(who auth.Agent, most int) (leave func(), err error) {
+	key := agentKey{who.Tenant, who.Agent}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.atOnce[key] >= most {
+		return nil, problem.New(problem.Busy, "the agent has %d calls under way at this instance, which is the most; try again when some have ended", most)
+	}
+	s.atOnce[key]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.atOnce[key]--; s.atOnce[key] == 0 {
+			delete(s.atOnce, key)
+		}
+	}, nil
+}
+
+// changed tells the sessions of an agent, or with none of a whole tenant, that their lists are others now.
+func (s *sessions) changed(tenant id.Tenant, a id.Agent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.by {
+		if c.who.Tenant == tenant && (a == "" || c.who.Agent == a) {
+			c.announce()
+		}
+	}
+}
+
+// doubt closes the sessions whose token does not hold any more.
+func (s *sessions) doubt(tenant id.Tenant, holds func(auth.Agent) bool) {
+	s.mu.Lock()
+	var over []*conversation
+	for _, c := range s.by {
+		if c.who.Tenant == tenant && !holds(c.who) {
+			over = append(over, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range over {
+		for session := range c.server.Sessions() {
+			_ = session.Close() // it ends either way
+		}
+	}
+}
+
+func (s *sessions) close() {
+	s.stop()
+	s.waiting.Wait()
+}
+
+// announce has the SDK say that the lists changed: it does when what it knows of changes.
+func (c *conversation) announce() {
+	c.server.AddTool(&mcp.Tool{Name: placeholder, InputSchema: &struct {
+		Type string `json:"type"`
+	}{"object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return nil, problem.New(problem.NotFound, "there is no such tool")
+	})
+	c.server.RemoveTools(placeholder)
+}
+
+// placeholder is never listed or called.
+const placeholder = "placeholder"

@@ -1,0 +1,88 @@
+package mcp
+
+//lint:file-ignore SA1019 sampling, roots and logging are to leave the protocol in 2027; the servers of today use them
+
+import (
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/execwarden/execwarden/libs/executor"
+	"github.com/execwarden/execwarden/libs/problem"
+)
+
+// tell passes one word on. A client that is gone misses it.
+func (t *teller) tell(word *said) {
+	t.seen = max(t.seen, word.N)
+	if t.session == nil {
+		return
+	}
+	if word.answer != nil {
+		t.asking.Go(func() { t.ask(word) })
+		return
+	}
+	switch word.Method {
+	case "notifications/progress":
+		p := &mcp.ProgressNotificationParams{}
+		if t.token == nil || json.Unmarshal(word.Params, p) != nil {
+			return
+		}
+		p.ProgressToken = t.token // the client's own, not the one that the broker gave the server
+		_ = t.session.NotifyProgress(t.ctx, p)
+	case "notifications/message":
+		p := &mcp.LoggingMessageParams{}
+		if json.Unmarshal(word.Params, p) == nil {
+			_ = t.session.Log(t.ctx, p)
+		}
+	case "notifications/elicitation/complete":
+		p := &mcp.ElicitationCompleteParams{}
+		if json.Unmarshal(word.Params, p) == nil {
+			_ = t.session.NotifyElicitationComplete(t.ctx, p)
+		}
+	case "": // of what is no MCP server
+		t.say(word)
+	}
+}
+
+func (t *teller) say(word *said) {
+	if word.Level != "" {
+		_ = t.session.Log(t.ctx, &mcp.LoggingMessageParams{Level: mcp.LoggingLevel(word.Level), Logger: word.Tool, Data: word.Message})
+		return
+	}
+	if t.token != nil {
+		_ = t.session.NotifyProgress(t.ctx, &mcp.ProgressNotificationParams{ProgressToken: t.token, Progress: word.Progress, Total: word.Total, Message: word.Message})
+	}
+}
+
+// ask asks the client, and gives its answer back.
+func (t *teller) ask(word *said) {
+	var answer any
+	var err error
+	switch word.Method {
+	case "elicitation/create":
+		p := &mcp.ElicitParams{}
+		if err = json.Unmarshal(word.Params, p); err == nil {
+			answer, err = t.session.Elicit(t.ctx, p)
+		}
+	case "sampling/createMessage":
+		p := &mcp.CreateMessageWithToolsParams{}
+		if err = json.Unmarshal(word.Params, p); err == nil {
+			answer, err = t.session.CreateMessageWithTools(t.ctx, p)
+		}
+	case "roots/list":
+		answer, err = t.session.ListRoots(t.ctx, &mcp.ListRootsParams{})
+	default:
+		err = problem.New(problem.Invalid, "a client is not asked %s", clip(word.Method))
+	}
+	var back executor.Relayed
+	if err == nil {
+		back.Result, err = json.Marshal(answer)
+	}
+	if err != nil {
+		d := problem.DetailOf(problem.Wrap(err, problem.Unavailable, "the client did not answer: %.300s", err.Error()))
+		back = executor.Relayed{Problem: &d}
+	}
+	if raw, err := json.Marshal(back); err == nil {
+		word.answer(raw)
+	}
+}

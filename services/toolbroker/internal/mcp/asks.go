@@ -1,0 +1,85 @@
+package mcp
+
+//lint:file-ignore SA1019 sampling and roots are to leave the protocol in 2027; the servers of today ask for them
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
+)
+
+// asks tells whose call a server asks in: the question is read along on the stream of a call before the SDK hands it over,
+// without saying where it came.
+type asks struct {
+	mu      sync.Mutex
+	waiting []asked
+}
+
+type asked struct {
+	method string
+	client *upstream.Client
+}
+
+// maxAsks is how many questions of one session may wait. A server that asks more is not answered.
+const maxAsks = 64
+
+func (a *asks) came(method string, x *exchange) {
+	if a == nil || x.client == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.waiting) < maxAsks {
+		a.waiting = append(a.waiting, asked{method, x.client})
+	}
+}
+
+func (a *asks) take(method string) *upstream.Client {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, w := range a.waiting {
+		if w.method == method {
+			a.waiting = append(a.waiting[:i], a.waiting[i+1:]...)
+			return w.client
+		}
+	}
+	return nil
+}
+
+// answer has the client of the call answer what a server asks.
+func (a *asks) answer(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		var answer mcp.Result
+		switch method {
+		case "elicitation/create":
+			answer = &mcp.ElicitResult{}
+		case "sampling/createMessage":
+			answer = &mcp.CreateMessageWithToolsResult{}
+		case "roots/list":
+			answer = &mcp.ListRootsResult{}
+		default:
+			return next(ctx, method, r)
+		}
+		c := a.take(method)
+		if c == nil {
+			return nil, problem.New(problem.Denied, "nothing is asked outside of a call")
+		}
+		params, err := json.Marshal(r.GetParams())
+		if err != nil {
+			return nil, problem.Wrap(err, problem.Invalid, "the question cannot be read")
+		}
+		raw, err := c.Ask(ctx, method, params)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(raw, answer); err != nil {
+			return nil, problem.Wrap(err, problem.Invalid, "the client's answer cannot be read")
+		}
+		return answer, nil
+	}
+}
