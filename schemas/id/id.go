@@ -46,6 +46,7 @@ type (
 	Volume       string
 	Attachment   string
 	Conversation string
+	Client       string
 )
 
 func (Tenant) prefix() string       { return "tnt" }
@@ -70,6 +71,7 @@ func (Notice) prefix() string       { return "ntc" }
 func (Volume) prefix() string       { return "vol" }
 func (Attachment) prefix() string   { return "att" }
 func (Conversation) prefix() string { return "mcp" }
+func (Client) prefix() string       { return "cli" }
 
 // Run is what the calls of a conversation are said under: where there is no run, it takes its place.
 func (c Conversation) Run() Run { return Run(c) }

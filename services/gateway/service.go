@@ -13,6 +13,7 @@ import (
 
 	"github.com/execwarden/execwarden/libs/barrier"
 	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/egress"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
@@ -26,6 +27,7 @@ import (
 	"github.com/execwarden/execwarden/services/gateway/internal/edge"
 	"github.com/execwarden/execwarden/services/gateway/internal/follow"
 	"github.com/execwarden/execwarden/services/gateway/internal/mcp"
+	"github.com/execwarden/execwarden/services/gateway/internal/oauth"
 	"github.com/execwarden/execwarden/services/gateway/internal/peers"
 )
 
@@ -39,6 +41,8 @@ type Service struct {
 	hub   atomic.Pointer[follow.Hub] // set before anybody is let in
 
 	endpoint atomic.Pointer[mcp.Endpoint] // the same
+
+	documents egress.Rule // how clients' documents are fetched beyond the usual; for tests, which have roots of their own
 
 	ready chan struct{} // closed once addr is set
 	addr  net.Addr
@@ -120,10 +124,16 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 	s.hub.Store(hub)
 
 	mux := http.NewServeMux()
-	(&api.API{Gate: gate, Site: site, State: s.state, People: people, Peers: peers, Hub: hub, Log: s.deps.Log, Note: s.log}).Register(mux)
-	(&console.Console{Gate: gate, Site: site, Peers: peers, Hub: hub, Note: s.log}).Register(mux)
+	documents, err := oauth.NewDocuments(s.cfg.documentsPrivate(), s.documents)
+	if err != nil {
+		return nil, nil, err
+	}
+	server := &oauth.Server{Site: site, State: s.state, People: people, Members: members{s.state, s.view}, Peers: peers, Log: s.deps.Log, Note: s.log, Documents: documents}
+	server.Register(mux)
+	(&api.API{Gate: gate, Site: site, State: s.state, People: people, Peers: peers, Hub: hub, OAuth: server, Log: s.deps.Log, Note: s.log}).Register(mux)
+	(&console.Console{Gate: gate, Site: site, Peers: peers, Hub: hub, State: s.state, OAuth: server, Note: s.log}).Register(mux)
 	mux.Handle(api.ConnectRoute, s.connectors())
-	endpoint := &mcp.Endpoint{Gate: gate, Site: site, State: s.state, Conn: s.deps.Conn, Log: s.deps.Log, Version: s.deps.Version, Note: s.log,
+	endpoint := &mcp.Endpoint{Gate: gate, Site: site, State: s.state, Conn: s.deps.Conn, Log: s.deps.Log, Version: s.deps.Version, Note: s.log, Covers: server.Covers,
 		Limits: mcp.Limits{AtOnce: s.cfg.MCPCalls, Sessions: s.cfg.MCPSessions, SessionIdle: 30 * time.Minute, CallLife: 30 * time.Second, HeldWait: s.cfg.MCPHeldWait}}
 	endpoint.Register(mux)
 	if h, err = edge.Handler(site, mux, s.deps.Metrics); err != nil {
@@ -145,7 +155,7 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 		shut()
 		return nil, nil, err
 	}
-	return h, func() { deaf(); shut() }, nil
+	return h, func() { deaf(); shut(); documents.Close() }, nil
 }
 
 func (s *Service) apply(e eventlog.Stored) {
@@ -198,6 +208,10 @@ func (m members) Agent(tenant id.Tenant, a id.Agent, with id.Token) error {
 		return problem.New(problem.Unauthenticated, "the access token was revoked")
 	case !there || def.Hosting != agent.External:
 		return problem.New(problem.Unauthenticated, "the agent of this access token is not there any more, or is hosted")
+	case token.Client != "":
+		if _, there := m.state.Client(tenant, token.Client); !there {
+			return problem.New(problem.Unauthenticated, "the client of this access token was removed")
+		}
 	}
 	return nil
 }

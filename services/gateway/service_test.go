@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/egress"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/schemas"
@@ -40,6 +41,7 @@ type house struct {
 	log       *eventlog.Log
 	client    *http.Client
 	stop      func()
+	documents egress.Rule
 }
 
 func start(t *testing.T) *house {
@@ -63,6 +65,7 @@ func (h *house) run(t *testing.T, cfg Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.documents = h.documents
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -15,6 +15,8 @@ type Agent struct {
 	Tenant    id.Tenant
 	Agent     id.Agent
 	Token     id.Token
+	Client    id.Client // that a login gave the token to; then Token is the login, however often its access token is renewed
+	Resource  string    // the URL that the token is for; empty: all of MCP
 	ExpiresAt time.Time // of the token; zero: never
 
 	hash Hash
@@ -60,5 +62,5 @@ func (g *Gate) agent(ctx context.Context, h Hash) (Agent, error) {
 	if err != nil {
 		return Agent{}, err
 	}
-	return Agent{Tenant: m.Tenant, Agent: m.Agent, Token: m.Token, ExpiresAt: m.ExpiresAt, hash: h}, nil
+	return Agent{Tenant: m.Tenant, Agent: m.Agent, Token: m.Token, Client: m.Client, Resource: m.Resource, ExpiresAt: m.ExpiresAt, hash: h}, nil
 }
