@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/schemas"
+	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/member"
 	"github.com/execwarden/execwarden/schemas/token"
@@ -745,4 +747,17 @@ func TestClientWithMetadataDocument(t *testing.T) {
 			t.Errorf("%s: %+v", bad, got)
 		}
 	}
+}
+
+// connect makes a connection known.
+func (h *house) connect(t *testing.T) {
+	t.Helper()
+	broker := eventlog.New(h.bus.Conn(t, string(schemas.Toolbroker)))
+	if _, err := broker.Append(t.Context(), eventlog.Draft{Tenant: "tnt_main", Key: "con_tickets", Actor: "mem_owner",
+		Event: connection.Defined{Connection: "con_tickets", Type: connection.MCP, URL: "https://mcp.example.com/mcp"}}); err != nil {
+		t.Fatal(err)
+	}
+	buskit.Eventually(t, "the connection is known", func() bool {
+		return strings.Contains(h.call(t, h.owner, "GET", "/v1/connections", "").body, "con_tickets")
+	})
 }
