@@ -702,7 +702,7 @@ func TestClientWithMetadataDocument(t *testing.T) {
 	})
 	pool := site.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	h.documents.RootCAs = pool
-	h.run(t, Config{Listen: "127.0.0.1:0", MaxTails: 30, MCPCalls: 64, MCPSessions: 2000, MCPHeldWait: time.Second, ClientPrivate: site.Listener.Addr().String(), OwnerTokenFile: filepath.Join(t.TempDir(), "owner.token")})
+	h.run(t, Config{Listen: "127.0.0.1:0", MaxTails: 30, MCPCalls: 64, MCPRate: 50, MCPBurst: 100, MCPSessions: 2000, MCPHeldWait: time.Second, ClientPrivate: site.Listener.Addr().String(), OwnerTokenFile: filepath.Join(t.TempDir(), "owner.token")})
 	h.program(t)
 	p := h.as(clientID)
 	if got := h.browse(t, "/oauth/authorize?"+p.form.Encode()); got.status != 401 {

@@ -26,6 +26,7 @@ import (
 	"github.com/execwarden/execwarden/services/gateway/internal/control"
 	"github.com/execwarden/execwarden/services/gateway/internal/edge"
 	"github.com/execwarden/execwarden/services/gateway/internal/follow"
+	"github.com/execwarden/execwarden/services/gateway/internal/issuer"
 	"github.com/execwarden/execwarden/services/gateway/internal/mcp"
 	"github.com/execwarden/execwarden/services/gateway/internal/oauth"
 	"github.com/execwarden/execwarden/services/gateway/internal/peers"
@@ -42,7 +43,7 @@ type Service struct {
 
 	endpoint atomic.Pointer[mcp.Endpoint] // the same
 
-	documents egress.Rule // how clients' documents are fetched beyond the usual; for tests, which have roots of their own
+	documents egress.Rule // how clients' documents and issuers' keys are fetched beyond the usual; for tests, which have roots of their own
 
 	ready chan struct{} // closed once addr is set
 	addr  net.Addr
@@ -128,13 +129,19 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 	if err != nil {
 		return nil, nil, err
 	}
-	server := &oauth.Server{Site: site, State: s.state, People: people, Members: members{s.state, s.view}, Peers: peers, Log: s.deps.Log, Note: s.log, Documents: documents}
+	listed, err := issuer.Load(s.cfg.IssuersFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	issuers := issuer.New(listed, s.documents)
+	server := &oauth.Server{Issuers: issuer.Advertised(listed), Site: site, State: s.state, People: people, Members: members{s.state, s.view}, Peers: peers, Log: s.deps.Log, Note: s.log, Documents: documents}
+	gate.Issued = issued{members{s.state, s.view}, issuers, server.Covers}
 	server.Register(mux)
 	(&api.API{Gate: gate, Site: site, State: s.state, People: people, Peers: peers, Hub: hub, OAuth: server, Log: s.deps.Log, Note: s.log}).Register(mux)
 	(&console.Console{Gate: gate, Site: site, Peers: peers, Hub: hub, State: s.state, OAuth: server, Note: s.log}).Register(mux)
 	mux.Handle(api.ConnectRoute, s.connectors())
 	endpoint := &mcp.Endpoint{Gate: gate, Site: site, State: s.state, Conn: s.deps.Conn, Log: s.deps.Log, Version: s.deps.Version, Note: s.log, Covers: server.Covers,
-		Limits: mcp.Limits{AtOnce: s.cfg.MCPCalls, Sessions: s.cfg.MCPSessions, SessionIdle: 30 * time.Minute, CallLife: 30 * time.Second, HeldWait: s.cfg.MCPHeldWait}}
+		Limits: mcp.Limits{AtOnce: s.cfg.MCPCalls, Rate: s.cfg.MCPRate, Burst: s.cfg.MCPBurst, Sessions: s.cfg.MCPSessions, SessionIdle: 30 * time.Minute, CallLife: 30 * time.Second, HeldWait: s.cfg.MCPHeldWait}}
 	endpoint.Register(mux)
 	if h, err = edge.Handler(site, mux, s.deps.Metrics); err != nil {
 		return nil, nil, err
@@ -155,7 +162,7 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 		shut()
 		return nil, nil, err
 	}
-	return h, func() { deaf(); shut(); documents.Close() }, nil
+	return h, func() { deaf(); shut(); documents.Close(); issuers.Close() }, nil
 }
 
 func (s *Service) apply(e eventlog.Stored) {
@@ -214,6 +221,30 @@ func (m members) Agent(tenant id.Tenant, a id.Agent, with id.Token) error {
 		}
 	}
 	return nil
+}
+
+// issued takes the tokens of issuers that the operator named.
+type issued struct {
+	members
+	issuers *issuer.Issuers
+	covers  func(resource, path string) bool
+}
+
+func (i issued) Looks(text string) bool { return i.issuers.Looks(text) }
+
+// Agent believes an issuer about which agent a token is of; that there is such an agent, the control stream says.
+func (i issued) Agent(ctx context.Context, text, path string) (auth.Agent, error) {
+	c, err := i.issuers.Verify(ctx, text, func(audience string) bool { return i.covers(audience, path) })
+	if err == nil {
+		err = i.view.Current()
+	}
+	if err != nil {
+		return auth.Agent{}, err
+	}
+	if def, there := i.state.Agent(c.Tenant, c.Agent); !there || def.Hosting != agent.External {
+		return auth.Agent{}, problem.New(problem.Unauthenticated, "the token is valid, and there is no external agent %s", id.Name(c.Agent))
+	}
+	return auth.Agent{Tenant: c.Tenant, Agent: c.Agent, Token: c.Token, Issuer: c.Issuer, ExpiresAt: c.ExpiresAt}, nil
 }
 
 var _ boot.Service = (*Service)(nil)

@@ -49,7 +49,7 @@ func start(t *testing.T) *house {
 	t.Parallel()
 	b := buskit.Start(t)
 	h := &house{bus: b, peersFake: newPeers(t, b)}
-	h.run(t, Config{Listen: "127.0.0.1:0", MaxTails: 30, MCPCalls: 64, MCPSessions: 2000, MCPHeldWait: time.Second, OwnerTokenFile: filepath.Join(t.TempDir(), "owner.token")})
+	h.run(t, Config{Listen: "127.0.0.1:0", MaxTails: 30, MCPCalls: 64, MCPRate: 50, MCPBurst: 100, MCPSessions: 2000, MCPHeldWait: time.Second, OwnerTokenFile: filepath.Join(t.TempDir(), "owner.token")})
 	return h
 }
 

@@ -32,6 +32,8 @@ type Members interface {
 
 // Gate authenticates requests.
 type Gate struct {
+	Issued Issued // nil: only tokens of ours are taken
+
 	people   *People
 	members  Members
 	secure   bool // cookies go over TLS only

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/execwarden/execwarden/libs/problem"
@@ -57,7 +58,7 @@ func (s *Server) describe(mux *http.ServeMux) {
 				return
 			}
 			// A reader has to refuse what names another resource than the one that it asked about (section 3.3).
-			document(w, resourceMetadata{Resource: s.resource(at), Name: "ExecWarden", AuthorizationServers: append([]string{s.Issuer()}, s.Issuers...),
+			document(w, resourceMetadata{Resource: s.resource(at), Name: "ExecWarden", AuthorizationServers: append(slices.Clone(s.Issuers), s.Issuer()),
 				Scopes: []string{Scope}, Methods: []string{"header"}})
 		}
 	}

@@ -41,7 +41,7 @@ type Server struct {
 	Log       *eventlog.Log
 	Note      *slog.Logger
 	Documents *Documents
-	// Issuers are further authorization servers whose tokens the endpoint takes.
+	// Issuers are authorization servers that clients are sent to before us. Clients take the first.
 	Issuers []string
 }
 
