@@ -24,7 +24,7 @@ type Config struct {
 	MCPHeldWait    time.Duration `name:"mcp_held_wait" default:"50s" help:"how long an MCP client that cannot show a person a link waits for an approval before it is told to ask again"`
 	ClientPrivate  string        `name:"client_documents_private" help:"addresses, such as 10.1.2.3:443, where metadata documents of MCP clients may be fetched though they are not public, separated by commas"`
 	IssuersFile    string        `name:"issuers_file" help:"YAML file with the authorization servers, besides our own, whose tokens the MCP endpoint takes; default: none"`
-	MCPRate        float64       `name:"mcp_rate" default:"50" help:"how many calls per second one external agent may make over MCP at this instance, over a while; 0: as many as it likes"`
+	MCPRate        int           `name:"mcp_rate" default:"50" help:"how many calls per second one external agent may make over MCP at this instance, over a while; 0: as many as it likes"`
 	MCPBurst       int           `name:"mcp_burst" default:"100" help:"how many calls it may make at once before that counts"`
 	MaxTails       int           `name:"max_tails" default:"200" help:"how many event streams may be open at once"`
 }

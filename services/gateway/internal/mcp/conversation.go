@@ -196,8 +196,8 @@ func (s *sessions) enter(who auth.Agent, l Limits, now time.Time) (leave func(),
 		s.rates[key] = rates
 	}
 	if rates != nil && !rates.AllowN(now, 1) {
-		after := max(time.Duration((1-rates.TokensAt(now))/l.Rate*float64(time.Second)).Round(time.Millisecond), time.Millisecond)
-		return nil, &tooFast{problem.New(problem.Busy, "the agent makes more than %g calls per second at this instance; try again in %s", l.Rate, after), after}
+		after := max(time.Duration((1-rates.TokensAt(now))/float64(l.Rate)*float64(time.Second)).Round(time.Millisecond), time.Millisecond)
+		return nil, &tooFast{problem.New(problem.Busy, "the agent makes more than %d calls per second at this instance; try again in %s", l.Rate, after), after}
 	}
 	s.atOnce[key]++
 	return func() {
