@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -760,4 +761,70 @@ func (h *house) connect(t *testing.T) {
 	buskit.Eventually(t, "the connection is known", func() bool {
 		return strings.Contains(h.call(t, h.owner, "GET", "/v1/connections", "").body, "con_tickets")
 	})
+}
+
+// What one instance gives another takes, and what ends at one ends at the other when it is answered.
+func TestLoginHoldsOnEveryInstance(t *testing.T) {
+	h := start(t)
+	p := h.program(t)
+	other := &house{bus: h.bus, peersFake: h.peersFake}
+	other.run(t, Config{Listen: "127.0.0.1:0", PublicURL: h.base, MaxTails: 30, MCPCalls: 64, MCPRate: 50, MCPBurst: 100, MCPSessions: 2000, MCPHeldWait: time.Second,
+		OwnerTokenFile: h.tokenFile})
+	q := p
+	q.house = other
+	code := p.consent(t, h.session(t)).Get("code")
+	first := q.token(t, p.exchange(code))
+	if first.status != 200 {
+		t.Fatalf("%+v", first)
+	}
+	for _, at := range []*house{h, other} {
+		if got := at.mcp(t, first.Access, "/mcp", "", hello); got.status != 200 {
+			t.Errorf("%+v", got)
+		}
+	}
+	second := p.token(t, p.renew(first.Refresh))
+	if got := other.mcp(t, second.Access, "/mcp", "", hello); second.status != 200 || got.status != 200 {
+		t.Errorf("%+v %+v", second, got)
+	}
+	if got := q.token(t, p.renew(first.Refresh)); got.Error != "invalid_grant" {
+		t.Errorf("%+v", got)
+	}
+	for _, at := range []*house{h, other} {
+		at.over(t, first.Access)
+		at.over(t, second.Access)
+	}
+	third := q.token(t, p.exchange(p.consent(t, h.session(t)).Get("code")))
+	if got := h.call(t, h.owner, "DELETE", "/v1/clients/editor", ""); got.status != 200 {
+		t.Error(got)
+	}
+	other.over(t, third.Access)
+}
+
+// An open session ends with its login: its stream is closed, not only its next request refused.
+func TestSessionEndsWithItsLogin(t *testing.T) {
+	h := start(t)
+	p := h.program(t)
+	got := p.login(t)
+	session := h.mcp(t, got.Access, "/mcp", "", hello).header.Get("Mcp-Session-Id")
+	if ok := h.mcp(t, got.Access, "/mcp", session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`); ok.status != 202 {
+		t.Fatalf("%+v", ok)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), "GET", h.base+"/mcp", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+got.Access)
+	r.Header.Set("Accept", "text/event-stream")
+	r.Header.Set("Mcp-Session-Id", session)
+	stream, err := h.client.Do(r)
+	if err != nil || stream.StatusCode != 200 {
+		t.Fatalf("%v %+v", err, stream)
+	}
+	defer stream.Body.Close()
+	if done := h.call(t, h.owner, "DELETE", "/v1/clients/editor", ""); done.status != 200 {
+		t.Fatal(done)
+	}
+	if _, err := io.ReadAll(stream.Body); err != nil { // it ends; the test's own time is what bounds this
+		t.Error(err)
+	}
 }
