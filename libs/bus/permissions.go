@@ -29,8 +29,8 @@ type User struct {
 func Connector(tenant id.Tenant, env id.Environment, instance, key string) User {
 	return User{
 		Name:      string(tenant) + "/" + string(env),
-		Publish:   []string{MachineSubject(tenant, env, "*"), OutputSubject(tenant, env, "*")},
-		Subscribe: []string{EnvironmentSubject(tenant, env, instance, "*"), InboxPrefix(key) + ".>"},
+		Publish:   []string{MachineSubject(tenant, env, "*"), OutputSubject(tenant, env, "*"), VisitFrom(tenant, env, "*", "*")},
+		Subscribe: []string{EnvironmentSubject(tenant, env, instance, "*"), VisitTo(tenant, env, instance, "*", "*"), InboxPrefix(key) + ".>"},
 		Responses: 1, ResponseTTL: 5 * time.Minute,
 	}
 }
@@ -114,7 +114,8 @@ func serviceUser(s schemas.Service) User {
 	if s == schemas.Gateway {
 		say("$JS.API.STREAM.INFO.KV_"+PeopleBucket, "$KV."+PeopleBucket+".>",
 			"$JS.API.DIRECT.GET.KV_"+PeopleBucket+".$KV."+PeopleBucket+".>")
-		u.Subscribe = append(u.Subscribe, LiveSubject(">"))
+		u.Subscribe = append(u.Subscribe, LiveSubject(">"), VisitFrom("*", "*", "*", "*"))
+		say(VisitTo("*", "*", "*", "*", "*"))
 	}
 	if s == schemas.Environments {
 		// It lets connectors onto the bus, and nobody else in: the server asks only for whom it does not know itself.
@@ -195,6 +196,16 @@ func EnvironmentSubject(tenant id.Tenant, env id.Environment, instance, verb str
 // OutputSubject is where the output of a call on a machine is stored, in order.
 func OutputSubject(tenant id.Tenant, env id.Environment, c id.Call) string {
 	return "ew.out.v1." + string(tenant) + "." + string(env) + "." + string(c)
+}
+
+// VisitTo is where what a person sends flows to a machine, and VisitFrom where what comes back does. Nothing of it is stored.
+func VisitTo(tenant id.Tenant, env id.Environment, instance string, v id.Visit, stream string) string {
+	return "ew.visit.v1.to." + string(tenant) + "." + string(env) + "." + instance + "." + string(v) + "." + stream
+}
+
+// VisitFrom is the way back; see VisitTo.
+func VisitFrom(tenant id.Tenant, env id.Environment, v id.Visit, stream string) string {
+	return "ew.visit.v1.from." + string(tenant) + "." + string(env) + "." + string(v) + "." + stream
 }
 
 // DeadLetterSubject is where a service puts a message of one of its durables that it cannot decode.

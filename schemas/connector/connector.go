@@ -10,6 +10,8 @@
 //	ew.env.v1.<tenant>.<environment>.<instance>.checkpoint registry asks, connector answers Checkpointed
 //	ew.env.v1.<tenant>.<environment>.<instance>.restore    registry asks, connector answers Copied
 //	ew.env.v1.<tenant>.<environment>.<instance>.clone      registry asks, connector answers Copied
+//	ew.machine.v1.<tenant>.<environment>.visited           connector tells that a visit ended, registry answers once it is on record
+//	ew.env.v1.<tenant>.<environment>.<instance>.visit      registry asks, connector answers VisitOpened
 //	ew.env.v1.<tenant>.<environment>.<instance>.fence      registry tells: a newer connector is there
 //	ew.out.v1.<tenant>.<environment>.<call>                connector stores output, in EW_OUTPUT
 package connector
@@ -18,6 +20,7 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/execwarden/execwarden/schemas/environment"
@@ -102,6 +105,9 @@ func (h Hello) Check() error {
 		return errors.New("instance, store and version are short words of a-z, 0-9 and '-'")
 	}
 	m := h.Manifest
+	if len(m.Preview) > maxList || slices.ContainsFunc(m.Preview, func(p string) bool { return len(p) > maxToken }) {
+		return errors.New("the manifest is too large")
+	}
 	if len(m.Roots) > maxList || len(m.Programs) > maxList || len(m.Policy) > maxToken || len(m.Platform) > maxToken || len(m.Network) > maxToken {
 		return errors.New("the manifest is too large")
 	}

@@ -54,6 +54,7 @@ type Manifest struct {
 	Network   string    `json:"network"` // "off", "all", or "docker:" and the name of a network of the machine's Docker engine
 	Roots     []Root    `json:"roots,omitempty"`
 	Programs  []string  `json:"programs,omitempty"` // that may be run; empty: any
+	Preview   []string  `json:"preview,omitempty"`  // ports, or ranges of them, that a member may look at
 	Execs     int       `json:"execs"`              // at once
 	Volumes   int       `json:"volumes"`            // how many may be made
 }

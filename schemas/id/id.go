@@ -45,6 +45,7 @@ type (
 	Notice      string
 	Volume      string
 	Attachment  string
+	Visit       string
 )
 
 func (Tenant) prefix() string      { return "tnt" }
@@ -68,6 +69,7 @@ func (Target) prefix() string      { return "tgt" }
 func (Notice) prefix() string      { return "ntc" }
 func (Volume) prefix() string      { return "vol" }
 func (Attachment) prefix() string  { return "att" }
+func (Visit) prefix() string       { return "vis" }
 
 // New makes a fresh id that sorts by time of creation.
 func New[T ID]() T {

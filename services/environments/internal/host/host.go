@@ -52,6 +52,12 @@ type Host struct {
 
 	tails     chan tail
 	following map[string]bool // by call
+
+	visiting sync.Mutex // one visit begins at a time
+	visitors map[id.Visit]*visitor
+	life     context.Context // of what is about visits
+	endLife  context.CancelFunc
+	working  sync.WaitGroup
 }
 
 // place is one attachment.
@@ -66,7 +72,8 @@ type place struct {
 // New tries what holds commands back here, by really holding one, and finds the attachments of an earlier life.
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	h := &Host{cfg: cfg, places: map[id.Attachment]*place{}, flying: map[id.Call]*flight{}, gates: map[string]*sync.RWMutex{}, rooms: map[string]room{},
-		tails: make(chan tail, maxTails), following: map[string]bool{}}
+		tails: make(chan tail, maxTails), following: map[string]bool{}, visitors: map[id.Visit]*visitor{}}
+	h.life, h.endLife = context.WithCancel(context.WithoutCancel(ctx))
 	if top := cage.Unified(); top != "" {
 		h.cgroup = filepath.Join(top, "execwarden-"+filepath.Base(cfg.Home))
 		if err := os.Mkdir(h.cgroup, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -80,12 +87,14 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	var err error
 	if h.driver, err = h.open(ctx); err != nil {
+		h.endLife()
 		return nil, err
 	}
 	h.sweep(ctx)
 	h.sweepEnded()
 	h.sweepCopies()
 	if h.probe, err = h.newProbe(ctx); err != nil {
+		h.endLife()
 		h.driver.close()
 		return nil, err
 	}
@@ -100,6 +109,8 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 
 // Close lets go of the machine. What runs goes on, and is found by the next life.
 func (h *Host) Close() {
+	h.endLife()
+	h.working.Wait()
 	h.probe.close(h)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,6 +201,7 @@ func (h *Host) Open(ctx context.Context, l connector.Lease) error {
 	h.places[l.Attachment] = p
 	h.mu.Unlock()
 	h.followAgain(ctx, p)
+	h.visitsAgain(p)
 	return nil
 }
 

@@ -43,6 +43,7 @@ type Policy struct {
 	Roots        []Root        `yaml:"roots"`
 	Programs     []string      `yaml:"programs"` // absolute paths; empty: any
 	Shell        bool          `yaml:"shell"`
+	Preview      []string      `yaml:"preview"`   // ports, or ranges of them, that a person may look at
 	Env          []string      `yaml:"env"`       // names that a command may be given besides the standard ones
 	Network      string        `yaml:"network"`   // off, all
 	Execs        int           `yaml:"execs"`     // at once, of one attachment
@@ -160,6 +161,9 @@ func (p *Policy) validate() error {
 	if len(p.Programs) > 0 && p.Shell {
 		return errors.New("programs are listed and shell is true: a shell runs any program; set shell: false")
 	}
+	if err := p.validatePreview(); err != nil {
+		return err
+	}
 	if p.Network != Off && p.Network != All {
 		return fmt.Errorf("network %q is not off or all", p.Network)
 	}
@@ -203,7 +207,7 @@ func (p *Policy) Commands() (uid, gid int) { return p.uid, p.gid }
 
 // Manifest tells the registry what the machine exposes, and which isolation was tried and holds.
 func (p *Policy) Manifest(platform string, is environment.Isolation) environment.Manifest {
-	m := environment.Manifest{Policy: p.digest, Platform: platform, Isolation: is, Shell: p.Shell, Network: p.Network, Programs: p.Programs, Execs: p.Execs, Volumes: p.MaxVolumes}
+	m := environment.Manifest{Policy: p.digest, Platform: platform, Isolation: is, Shell: p.Shell, Network: p.Network, Programs: p.Programs, Preview: p.Preview, Execs: p.Execs, Volumes: p.MaxVolumes}
 	for _, r := range p.Roots {
 		m.Roots = append(m.Roots, environment.Root{Path: r.Path, Write: r.Write})
 	}

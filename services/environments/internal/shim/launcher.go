@@ -26,7 +26,8 @@ type (
 		Argv   []string `json:"argv"`
 		Cwd    string   `json:"cwd"`
 		Env    []string `json:"env"`
-		Cgroup bool     `json:"cgroup"` // the last descriptor is the group's
+		Cgroup bool     `json:"cgroup"`        // the last descriptor is the group's
+		TTY    bool     `json:"tty,omitempty"` // the first is the terminal that it is at
 
 		Way  string `json:"way,omitempty"`  // instead of a command: wayIn or wayOut, answered with a descriptor
 		Port int    `json:"port,omitempty"` // of wayIn
@@ -153,7 +154,7 @@ func (l *launcher) start(what launch, files []*os.File) {
 		return
 	}
 	cmd := &exec.Cmd{Args: what.Argv, Dir: what.Cwd, Env: what.Env, Stdin: files[0], Stdout: files[1], Stderr: files[2],
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Ptrace: true}}
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Setctty: what.TTY, Ptrace: true}}
 	var err error
 	cmd.Path, err = lookPath(what)
 	if at, ok := l.may(cmd.Path); err == nil && !ok {
