@@ -93,7 +93,7 @@ var samples = []struct {
 		Enrolment: &environment.Enrolment{Digest: digestA, ExpiresAt: at.Add(15 * time.Minute)},
 		Connector: &environment.Enrolled{NKey: "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4", Token: digestA, At: at}}},
 	{"env_builder", "", connector.Welcomed{Environment: "env_builder", Instance: "i1", Store: "s1", Version: "1.0.0", Manifest: environment.Manifest{
-		Policy: digestA, Platform: "linux/amd64", Shell: true, Network: "targets", Roots: []environment.Root{{Path: "/srv/data", Write: true}}, Programs: []string{"/usr/bin/git"}, Preview: []string{"3000-3999"},
+		Policy: digestA, Platform: "linux/amd64", Shell: true, Network: "targets", Roots: []environment.Root{{Path: "/srv/data", Write: true}}, Programs: []string{"/usr/bin/git"}, Preview: []string{"3000-3999"}, Browser: true, Images: []string{"postgres:17"},
 		Execs: 4, Volumes: 8, Isolation: environment.Isolation{NoNewPrivs: true, Landlock: 7, Seccomp: true, Cgroup: true, Network: true, Container: true}}}},
 	{"vol_0a1b2c3d4e5f8a6b8c9d0e1f2a3b4c5d", "", volume.Defined{Volume: "vol_0a1b2c3d4e5f8a6b8c9d0e1f2a3b4c5d", Environment: "env_builder", Name: "main", Epoch: 2,
 		Attached:   &volume.Attachment{Attachment: "att_1b2c3d4e5f6a8b7c8d9e0f1a2b3c4d5e", Holder: volume.Holder{Agent: "agt_triage", Session: sessionA, Run: runA}, Since: at, Draining: true},

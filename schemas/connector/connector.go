@@ -105,6 +105,9 @@ func (h Hello) Check() error {
 		return errors.New("instance, store and version are short words of a-z, 0-9 and '-'")
 	}
 	m := h.Manifest
+	if len(m.Images) > maxList || slices.ContainsFunc(m.Images, func(i string) bool { return len(i) > maxPath }) {
+		return errors.New("the manifest is too large")
+	}
 	if len(m.Preview) > maxList || slices.ContainsFunc(m.Preview, func(p string) bool { return len(p) > maxToken }) {
 		return errors.New("the manifest is too large")
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/execwarden/execwarden/schemas/connection"
 )
@@ -150,7 +151,9 @@ type Piece struct {
 }
 
 // Tools lists the tools, as the broker shows them.
-func Tools() []connection.Tool { return tools }
+func Tools() []connection.Tool { return all }
+
+var all = slices.Concat(tools, browserTools)
 
 func tool(name string, effect connection.Effect, writes bool, description, properties, required string) connection.Tool {
 	schema := `{"type":"object","properties":{` + properties + `},"additionalProperties":false`

@@ -67,6 +67,7 @@ type place struct {
 	volume string
 	shim   *shim.Client
 	files  *files.Tree
+	window window
 }
 
 // New tries what holds commands back here, by really holding one, and finds the attachments of an earlier life.
@@ -200,6 +201,7 @@ func (h *Host) Open(ctx context.Context, l connector.Lease) error {
 	h.mu.Lock()
 	h.places[l.Attachment] = p
 	h.mu.Unlock()
+	h.endBrowsers(ctx, p)
 	h.followAgain(ctx, p)
 	h.visitsAgain(p)
 	return nil

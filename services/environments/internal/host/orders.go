@@ -137,12 +137,23 @@ func (h *Host) tool(ctx context.Context, p *place, name string, args []byte) (an
 		return call(args, func(a machine.ExecReadArgs) (any, error) { return h.read(ctx, p, a) })
 	case "exec_write":
 		return call(args, func(a machine.ExecWriteArgs) (any, error) {
+			if err := ofCall(a.Exec); err != nil {
+				return nil, err
+			}
 			return shown(p.shim.Write(ctx, a.Exec, []byte(a.Data), a.EOF))
 		})
 	case "exec_signal":
-		return call(args, func(a machine.ExecSignalArgs) (any, error) { return shown(p.shim.Signal(ctx, a.Exec, a.Signal)) })
+		return call(args, func(a machine.ExecSignalArgs) (any, error) {
+			if err := ofCall(a.Exec); err != nil {
+				return nil, err
+			}
+			return shown(p.shim.Signal(ctx, a.Exec, a.Signal))
+		})
 	case "exec_list":
 		return call(args, func(struct{}) (any, error) { return h.list(ctx, p) })
+	}
+	if strings.HasPrefix(name, "browser_") {
+		return h.browse(ctx, p, name, args)
 	}
 	return p.files.Call(ctx, name, args)
 }

@@ -43,7 +43,9 @@ type Policy struct {
 	Roots        []Root        `yaml:"roots"`
 	Programs     []string      `yaml:"programs"` // absolute paths; empty: any
 	Shell        bool          `yaml:"shell"`
-	Preview      []string      `yaml:"preview"`   // ports, or ranges of them, that a person may look at
+	Preview      []string      `yaml:"preview"` // ports, or ranges of them, that a person may look at
+	Browser      string        `yaml:"browser"` // the program, by its path in the cage; empty: none
+	Containers   Containers    `yaml:"containers"`
 	Env          []string      `yaml:"env"`       // names that a command may be given besides the standard ones
 	Network      string        `yaml:"network"`   // off, all
 	Execs        int           `yaml:"execs"`     // at once, of one attachment
@@ -164,6 +166,12 @@ func (p *Policy) validate() error {
 	if err := p.validatePreview(); err != nil {
 		return err
 	}
+	if p.Browser != "" && (!filepath.IsAbs(p.Browser) || filepath.Clean(p.Browser) != p.Browser) {
+		return fmt.Errorf("browser %q is no absolute path", p.Browser)
+	}
+	if err := p.Containers.validate(); err != nil {
+		return err
+	}
 	if p.Network != Off && p.Network != All {
 		return fmt.Errorf("network %q is not off or all", p.Network)
 	}
@@ -207,7 +215,7 @@ func (p *Policy) Commands() (uid, gid int) { return p.uid, p.gid }
 
 // Manifest tells the registry what the machine exposes, and which isolation was tried and holds.
 func (p *Policy) Manifest(platform string, is environment.Isolation) environment.Manifest {
-	m := environment.Manifest{Policy: p.digest, Platform: platform, Isolation: is, Shell: p.Shell, Network: p.Network, Programs: p.Programs, Preview: p.Preview, Execs: p.Execs, Volumes: p.MaxVolumes}
+	m := environment.Manifest{Policy: p.digest, Platform: platform, Isolation: is, Shell: p.Shell, Network: p.Network, Programs: p.Programs, Preview: p.Preview, Browser: p.Browser != "", Images: p.Containers.Images, Execs: p.Execs, Volumes: p.MaxVolumes}
 	for _, r := range p.Roots {
 		m.Roots = append(m.Roots, environment.Root{Path: r.Path, Write: r.Write})
 	}

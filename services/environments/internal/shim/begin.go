@@ -156,7 +156,7 @@ func (s *Shim) tell(c *command, spec Spec) (pid int, ours pipes, err error) {
 	if err != nil {
 		return 0, ours, err
 	}
-	what := launch{ID: spec.ID, Argv: spec.Argv, Cwd: spec.Cwd, Env: append(slices.Clone(spec.Env), cage.Mark+"="+spec.ID), TTY: spec.TTY != nil}
+	what := launch{ID: spec.ID, Argv: spec.Argv, Cwd: spec.Cwd, Env: append(slices.Clone(spec.Env), cage.Mark+"="+spec.ID), TTY: spec.TTY != nil, Control: spec.Control}
 	if c.group.Dir != "" {
 		if err = c.group.Make(s.cfg.UID, s.cfg.GID); err != nil {
 			return 0, ours, err

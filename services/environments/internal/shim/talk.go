@@ -38,7 +38,10 @@ type Spec struct {
 	Stdin   []byte        `json:"stdin,omitempty"`
 	KeepIn  bool          `json:"keep_in,omitempty"` // leave standard input open after Stdin
 	Timeout time.Duration `json:"timeout"`           // 0: none
-	TTY     *Size         `json:"tty,omitempty"`     // at a terminal of this size; stdout and stderr are one then
+	// Control is of a program that the machine's policy names by itself, and that is talked to over descriptors 3 and 4 in place of 0
+	// and 1.
+	Control bool  `json:"control,omitempty"`
+	TTY     *Size `json:"tty,omitempty"` // at a terminal of this size; stdout and stderr are one then
 }
 
 // Size is a terminal's.
