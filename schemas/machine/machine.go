@@ -153,7 +153,7 @@ type Piece struct {
 // Tools lists the tools, as the broker shows them.
 func Tools() []connection.Tool { return all }
 
-var all = slices.Concat(tools, browserTools)
+var all = slices.Concat(tools, browserTools, containerTools)
 
 func tool(name string, effect connection.Effect, writes bool, description, properties, required string) connection.Tool {
 	schema := `{"type":"object","properties":{` + properties + `},"additionalProperties":false`

@@ -32,6 +32,11 @@ func (h *Host) Cancel(ctx context.Context, c connector.Cancel) connector.Answer 
 			if r != nil && r.Answer != nil {
 				return *r.Answer
 			}
+			if e, err := h.engine(ctx); err == nil && e != nil {
+				if err := e.StopCall(ctx, p.lease.Attachment, c.Call); err != nil {
+					h.cfg.Log.Warn("a call's container is not ended yet; its time will", "call", c.Call, "err", err)
+				}
+			}
 			return failed(connector.Unknown, problem.New(problem.Unknown, "it was begun"))
 		}
 		if err := writeReceipt(offFile(p, c.Call), "the call was called off before it began"); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/environments/internal/cage"
+	"github.com/execwarden/execwarden/services/environments/internal/container"
 	"github.com/execwarden/execwarden/services/environments/internal/files"
 	"github.com/execwarden/execwarden/services/environments/internal/localpolicy"
 	"github.com/execwarden/execwarden/services/environments/internal/shim"
@@ -52,6 +53,10 @@ type Host struct {
 
 	tails     chan tail
 	following map[string]bool // by call
+
+	reaching   sync.Mutex
+	containing sync.Mutex
+	beside     *container.Engine // for containers beside commands; nil: it was not needed yet
 
 	visiting sync.Mutex // one visit begins at a time
 	visitors map[id.Visit]*visitor
@@ -119,6 +124,9 @@ func (h *Host) Close() {
 		p.close()
 	}
 	h.driver.close()
+	if h.beside != nil {
+		_ = h.beside.Close() // containers go on
+	}
 }
 
 func (p *place) close() {
@@ -373,6 +381,7 @@ func (h *Host) End(ctx context.Context, e connector.End) (connector.Ended, error
 	if !asked && problem.CodeOf(err) != problem.Unavailable {
 		return connector.Ended{}, err
 	}
+	ended.Killed += h.endContainers(ctx, e.Attachment)
 	killed, survivors, err := h.driver.end(ctx, e.Attachment, asked)
 	switch {
 	case err == nil:

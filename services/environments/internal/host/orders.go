@@ -124,7 +124,13 @@ func (h *Host) once(ctx context.Context, p *place, o connector.Order, name strin
 func digestOf(o connector.Order) string { return permit.Digest([]byte(o.Tool), o.Args) }
 
 func (h *Host) answer(ctx context.Context, p *place, o connector.Order, name string) connector.Answer {
-	result, err := h.tool(ctx, p, name, o.Args)
+	var result any
+	var err error
+	if strings.HasPrefix(name, "containers_") {
+		result, err = h.contain(ctx, p, o, name)
+	} else {
+		result, err = h.tool(ctx, p, name, o.Args)
+	}
 	if err != nil {
 		return toolError(err)
 	}

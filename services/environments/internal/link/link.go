@@ -49,7 +49,7 @@ type Machine interface {
 	ToldVisit(id.Visit)
 	// Probe really runs a command and moves a file.
 	Probe(ctx context.Context) error
-	// EndTooLarge ends what runs on volumes that hold more than they may.
+	// EndTooLarge ends what runs on volumes that hold more than they may, and containers whose time is over.
 	EndTooLarge(ctx context.Context)
 	// Execs is how many commands run.
 	Execs() int
