@@ -26,6 +26,9 @@ type Group struct {
 	Root int    // the process whose descendants are looked through, where there is no cgroup
 	User [2]int // uid and gid whose marks this process may not read as itself; 0: it may
 
+	// Still does something while every process of the cage is stopped, where there is no cgroup. nil: that cannot be done.
+	Still func(do func())
+
 	leader int // the command's own process, whatever it made of its environment
 	began  string
 }
@@ -250,6 +253,9 @@ func (g Group) Signal(sig unix.Signal) (sent int) {
 // killFor is how long what is killed may take to be gone: a process in the kernel ends when the kernel is done.
 const killFor = 3 * time.Second
 
+// killAgain is after how many looks what is found is killed again, where that is not done all at once.
+const killAgain = 25
+
 // End asks every process to end, kills after grace what is still there, and counts what outlives that. killed is how many
 // there were.
 func (g Group) End(ctx context.Context, grace time.Duration) (killed, survivors int) {
@@ -275,7 +281,34 @@ func (g Group) kill() {
 	if g.Dir != "" && os.WriteFile(filepath.Join(g.Dir, "cgroup.kill"), []byte("1"), 0) == nil {
 		return
 	}
-	g.Signal(unix.SIGKILL)
+	end := func() {
+		g.freeze()
+		g.Signal(unix.SIGKILL)
+	}
+	if g.Still == nil {
+		end()
+		return
+	}
+	g.Still(end)
+}
+
+// freezes bounds how often freeze looks.
+const freezes = 50
+
+// freeze stops every process. Killing what begins others as fast as it is found only makes room for more. What is stopped
+// keeps its place under the limit of processes, so that ever fewer are left to begin one.
+func (g Group) freeze() {
+	for range freezes {
+		awake := 0
+		for _, pid := range g.Members() {
+			if f := statOf(pid); len(f) > 0 && (f[0] == "R" || f[0] == "S") && unix.Kill(pid, unix.SIGSTOP) == nil {
+				awake++
+			}
+		}
+		if awake == 0 {
+			return
+		}
+	}
 }
 
 func (g Group) gone(ctx context.Context, within time.Duration) bool {
@@ -283,7 +316,7 @@ func (g Group) gone(ctx context.Context, within time.Duration) bool {
 	defer deadline.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for n := 1; ; n++ {
 		if len(g.Members()) == 0 {
 			return true
 		}
@@ -293,7 +326,7 @@ func (g Group) gone(ctx context.Context, within time.Duration) bool {
 		case <-ctx.Done():
 			return false
 		case <-tick.C:
-			if within == killFor && g.Dir == "" {
+			if within == killFor && g.Dir == "" && n%killAgain == 0 {
 				g.kill()
 			}
 		}

@@ -103,6 +103,31 @@ func TestHostileOutput(t *testing.T) {
 	}
 }
 
+// Without control groups nothing ends all of a command's processes at once. They are stopped first, since a fork bomb begins
+// more than are found.
+func TestForkBombWithoutGroups(t *testing.T) {
+	b := newBox(t, "")
+	b.WithoutGroups()
+	b.lease = connector.Lease{Attachment: id.New[id.Attachment](), Volume: "other", Epoch: 1}
+	b.volume = filepath.Join(b.home, "volumes", "other")
+	if err := b.Open(t.Context(), b.lease); err != nil {
+		t.Fatal(err)
+	}
+	beside := result[machine.Exec](t, b.do(b.order("exec", machine.ExecArgs{Background: true, Command: "read go; echo on"})))
+	if e := b.run(machine.ExecArgs{Timeout: 2, Command: "f() { f | f & }; f; sleep 600"}); e.Reason != "timeout" || e.Survivors != 0 || strings.Contains(e.Isolation, "cgroup") {
+		t.Errorf("a fork bomb: %+v", e)
+	}
+	b.do(b.order("exec_write", machine.ExecWriteArgs{Exec: beside.Exec, Data: "\n"}))
+	for out := (machine.Output{}); out.End == nil; {
+		if out = result[machine.Output](t, b.do(b.order("exec_read", machine.ExecReadArgs{Exec: beside.Exec, Wait: 10}))); out.End != nil && out.End.Reason != "exited" {
+			t.Errorf("the command beside it: %+v", out.End)
+		}
+	}
+	if n := processes(t, b.volume); n != 0 {
+		t.Errorf("%d processes are left", n)
+	}
+}
+
 // processes counts those whose directory is below a path.
 func processes(t *testing.T, below string) (n int) {
 	t.Helper()

@@ -32,6 +32,8 @@ type (
 
 		Way  string `json:"way,omitempty"`  // instead of a command: wayIn or wayOut, answered with a descriptor
 		Port int    `json:"port,omitempty"` // of wayIn
+
+		Everyone unix.Signal `json:"everyone,omitempty"` // nothing is started; every process of the cage gets this signal
 	}
 	launched struct {
 		ID        string                `json:"id"`
@@ -91,6 +93,11 @@ func Launch(rules cage.Rules) error {
 		var what launch
 		if err := json.Unmarshal(buffer[:n], &what); err != nil {
 			return err
+		}
+		if what.Everyone != 0 {
+			_ = unix.Kill(-1, what.Everyone) // where there is nobody, nobody is told
+			l.say(launched{ID: what.ID})
+			continue
 		}
 		if what.Way != "" {
 			go l.open(what) // a port that does not answer holds up no command; the shim bounds how many are asked for

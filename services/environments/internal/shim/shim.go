@@ -30,6 +30,7 @@ type Shim struct {
 	ways    map[*way]bool // listeners and streams that are open, or about to be
 	asked   int           // ways so far
 	changed chan struct{} // closed and replaced when a command ends
+	still   sync.Mutex    // while the cage is stopped
 }
 
 // command is one that runs, or ran in this life of the shim.
@@ -80,7 +81,7 @@ func (s *Shim) commands() cage.Group { return s.below("commands") }
 
 func (s *Shim) below(name string) cage.Group {
 	if s.cfg.Cgroup == "" {
-		return cage.Group{}
+		return cage.Group{Still: s.stopped}
 	}
 	return cage.Group{Dir: filepath.Join(s.cfg.Cgroup, name)}
 }
