@@ -157,7 +157,7 @@ func (h *Host) list(ctx context.Context, p *place) (any, error) {
 // ofCall says whether a command is one of a call. What a person runs, and the browser, is beside: no call reads it or writes to it.
 func ofCall(exec string) error {
 	if _, err := id.Parse[id.Call](exec); err != nil {
-		return problem.New(problem.NotFound, "there is no command %.80s", exec)
+		return problem.New(problem.Invalid, "%.80q is no command's id", exec)
 	}
 	return nil
 }
