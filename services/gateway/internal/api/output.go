@@ -18,13 +18,13 @@ const (
 )
 
 func (a *API) output(r *http.Request, who auth.Identity, _ []byte) (ask.Output, error) {
-	c := id.Call(r.PathValue("id"))
-	if v, err := minted[id.Visit](r); err == nil {
-		c = id.Call(v) // what a person's shell printed is kept as a call's output is
-	} else if c, err = minted[id.Call](r); err != nil {
+	c, err := minted[id.Call](r)
+	if v, visitErr := minted[id.Visit](r); visitErr == nil {
+		c, err = id.Call(v), nil // what a person's shell printed is kept as a call's output is
+	}
+	if err != nil {
 		return ask.Output{}, err
 	}
-	var err error
 	query := r.URL.Query()
 	q := ask.ReadOutput{Call: c}
 	if text := query.Get("after"); text != "" {

@@ -68,7 +68,6 @@ func (a *app) shell(ctx context.Context, env string, v client.Visit) error {
 	if err != nil {
 		return err
 	}
-	leave := func() {}
 	if v.Terminal {
 		was, err := term.MakeRaw(int(in.Fd()))
 		if err != nil {
@@ -78,9 +77,8 @@ func (a *app) shell(ctx context.Context, env string, v client.Visit) error {
 	}
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	var end *duplex.End
-	end = duplex.New(func([]byte) error { return errors.New("not there yet") }, 0, 0)
-	leave = func() { end.Finish([]byte(connector.VisitLeave)) }
+	end := duplex.New(func([]byte) error { return errors.New("not there yet") }, 0, 0)
+	leave := func() { end.Finish([]byte(connector.VisitLeave)) }
 	stop := context.AfterFunc(ctx, func() { // by a signal: the shell is hung up, if that can be said
 		leave()
 		time.AfterFunc(leaveWithin, func() { cancel(context.Cause(ctx)) })
