@@ -34,6 +34,7 @@ func (p Piece) size() int64 { return int64(len(p.Data)) + p.Lost }
 type sent struct {
 	frame []byte
 	end   int64 // the offset behind it
+	lost  int64
 }
 
 // End is one end of a stream.
@@ -47,6 +48,7 @@ type End struct {
 	received int64  // by the other end
 	taken    int64  // by the other end's reader
 	kept     []sent // what its reader has not taken
+	lost     int64  // of that, which takes no room
 	finished bool
 	ended    bool // the end was received
 	moved    time.Time
@@ -131,7 +133,7 @@ func (e *End) Write(ctx context.Context, p Piece) error {
 			part.Data = part.Data[:MaxPiece]
 		}
 		e.mu.Lock()
-		for e.written-e.taken > 0 && e.written+int64(len(part.Data))-e.taken > Window && !e.ended {
+		for e.written-e.taken > e.lost && e.written+int64(len(part.Data))-e.taken-e.lost > Window && !e.ended {
 			if err := e.wait(ctx); err != nil {
 				return err // wait has let go of the lock
 			}
@@ -150,19 +152,19 @@ func (e *End) put(p Piece) {
 	binary.BigEndian.PutUint64(frame[2:], uint64(e.written))
 	if p.Stream == Gap {
 		frame = binary.BigEndian.AppendUint64(frame, uint64(p.Lost))
-		e.taken += p.Lost // takes no room at the other end
 	} else {
 		frame = append(frame, p.Data...)
 	}
-	e.out(frame, p.size())
+	e.lost += p.Lost
+	e.out(frame, p.size(), p.Lost)
 }
 
-func (e *End) out(frame []byte, size int64) {
+func (e *End) out(frame []byte, size, lost int64) {
 	if e.received == e.written {
 		e.moved = time.Now()
 	}
 	e.written += size
-	e.kept = append(e.kept, sent{frame, e.written})
+	e.kept = append(e.kept, sent{frame, e.written, lost})
 	_ = e.send(frame) // else it is sent again
 }
 
@@ -175,7 +177,7 @@ func (e *End) Finish(word []byte) {
 	}
 	e.finished = true
 	frame := append([]byte{'f'}, binary.BigEndian.AppendUint64(nil, uint64(e.written))...)
-	e.out(append(frame, word[:min(len(word), MaxPiece)]...), 1)
+	e.out(append(frame, word[:min(len(word), MaxPiece)]...), 1, 0)
 	e.signal()
 }
 
@@ -286,6 +288,7 @@ func (e *End) acknowledged(received, taken int64) {
 	}
 	e.taken = max(e.taken, taken)
 	for len(e.kept) > 0 && e.kept[0].end <= e.taken {
+		e.lost -= e.kept[0].lost
 		e.kept = e.kept[1:]
 	}
 	e.ended = e.finished && received == e.written
