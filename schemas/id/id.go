@@ -46,6 +46,7 @@ type (
 	Volume       string
 	Attachment   string
 	Conversation string
+	Visit        string
 )
 
 func (Tenant) prefix() string       { return "tnt" }
@@ -69,6 +70,7 @@ func (Target) prefix() string       { return "tgt" }
 func (Notice) prefix() string       { return "ntc" }
 func (Volume) prefix() string       { return "vol" }
 func (Attachment) prefix() string   { return "att" }
+func (Visit) prefix() string        { return "vis" }
 func (Conversation) prefix() string { return "mcp" }
 
 // Run is what the calls of a conversation are said under: where there is no run, it takes its place.

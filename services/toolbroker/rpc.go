@@ -37,6 +37,7 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("types_show", s.showTypes),
 		rpc.On("access_show", s.showAccess),
 		rpc.On("grant_simulate", s.simulateGrant),
+		rpc.On("visit_admit", s.admitVisit),
 		barrier.Answer(s.view),
 		rpc.On("edit_check", s.checkEdit),
 	)...)

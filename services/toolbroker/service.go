@@ -19,6 +19,7 @@ import (
 	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/volume"
@@ -72,6 +73,7 @@ type Service struct {
 
 	state      *control.State
 	volumes    eventlog.Latest[volume.Defined]
+	machines   eventlog.Latest[connector.Welcomed]
 	view       *eventlog.View
 	gate       *executor.Gate
 	providers  *providers
@@ -185,6 +187,7 @@ func (s *Service) apply(e eventlog.Stored) {
 	}
 	s.state.Apply(e)
 	s.volumes.Apply(e)
+	s.machines.Apply(e)
 	if e.At.Noun == "connection" {
 		s.forget(e.At.Tenant, id.Connection(e.At.Key))
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/tenant"
 	"github.com/execwarden/execwarden/schemas/token"
 	"github.com/execwarden/execwarden/schemas/trigger"
+	"github.com/execwarden/execwarden/schemas/visit"
 	"github.com/execwarden/execwarden/schemas/volume"
 )
 
@@ -182,6 +183,10 @@ func happened(ev schemas.Event) (string, Tone) {
 			return text, Bad
 		}
 		return text, Plain
+	case visit.Admitted:
+		return sentence.Visited(e), Good
+	case visit.Ended:
+		return sentence.Left(e), Plain
 	case script.Started:
 		return sentence.Started(e), Plain
 	case script.Fetched:
