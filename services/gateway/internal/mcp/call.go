@@ -52,11 +52,11 @@ func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[st
 		return nil, err
 	}
 	key := q.tool + "\x00" + permit.Digest(args, q.input)
-	if at, ok, err := e.resumed(c, q, key); err != nil {
+	if at, under, err := e.resumed(c, q, key); err != nil {
 		return nil, err
-	} else if ok {
+	} else if under != "" {
 		// The same call again, while a person decides or after: it is that one, and is made once.
-		return e.wait(ctx, c, q, at, key)
+		return e.wait(ctx, c, q, at, under)
 	}
 	at := standing{call: id.New[id.Call](), run: c.run(time.Now()), tool: q.tool}
 	about := client(q.of)
