@@ -106,7 +106,7 @@ func (s *Service) secretsOf(of id.Tenant) []string {
 	}
 	var names []string
 	for _, c := range s.state.Credentials(of) {
-		names = append(append(names, string(c)), oauth.Sealed(c)...)
+		names = append(append(names, string(c)), oauth.Sealed(c, s.state.Agents(of))...)
 	}
 	return names
 }
