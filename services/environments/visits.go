@@ -38,6 +38,13 @@ func (s *Service) openVisit(ctx context.Context, who rpc.Caller, q ask.OpenVisit
 	if v.Actor != who.Actor || v.Environment != q.Environment {
 		return ask.OpenedVisit{}, problem.New(problem.Denied, "this visit is somebody else's")
 	}
+	if _, err := id.Parse[id.Visit](string(v.Visit)); err != nil {
+		return ask.OpenedVisit{}, problem.Wrap(err, problem.Invalid, "visit: %v", err)
+	}
+	// As for a call: before the machine may print anything. The first to be kept counts.
+	if err := s.deps.Log.KeepOutputHome(ctx, at.Tenant, q.Environment, id.Call(v.Visit)); err != nil {
+		return ask.OpenedVisit{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, visitWithin)
 	defer cancel()
 	answer, _, err := askMachine[connector.VisitOpened](ctx, s, at, "visit", q.Open, visitWithin)
