@@ -179,11 +179,20 @@ func plain(result json.RawMessage, failed, modern bool) members {
 		text = s
 	}
 	out := members{}
-	out["content"], _ = json.Marshal([]map[string]string{{"type": "text", "text": text}})
+	content := []map[string]string{{"type": "text", "text": text}}
 	var object map[string]json.RawMessage
 	if json.Unmarshal(result, &object) == nil && object != nil {
 		out["structuredContent"] = result
+		// What a browser shows is a picture for whoever can see one, and a long word for nobody.
+		var png string
+		if json.Unmarshal(object["png_base64"], &png) == nil && png != "" {
+			delete(object, "png_base64")
+			rest, _ := json.Marshal(object) // it was JSON
+			out["structuredContent"] = rest
+			content = []map[string]string{{"type": "image", "mimeType": "image/png", "data": png}, {"type": "text", "text": string(rest)}}
+		}
 	}
+	out["content"], _ = json.Marshal(content) // of plain text
 	if failed {
 		out["isError"] = json.RawMessage("true")
 	}

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -113,5 +114,21 @@ func TestCallsAtOnce(t *testing.T) {
 		t.Error(err)
 	} else {
 		leave()
+	}
+}
+
+// A result of what is no MCP server is its JSON; a picture is one.
+func TestPlain(t *testing.T) {
+	for result, want := range map[string]string{
+		`"text"`:                          `{"content":[{"text":"text","type":"text"}]}`,
+		`[1]`:                             `{"content":[{"text":"[1]","type":"text"}]}`,
+		`{"a":1.0}`:                       `{"content":[{"text":"{\"a\":1.0}","type":"text"}],"structuredContent":{"a":1.0}}`,
+		`{"png_base64":"aGk=","url":"u"}`: `{"content":[{"data":"aGk=","mimeType":"image/png","type":"image"},{"text":"{\"url\":\"u\"}","type":"text"}],"structuredContent":{"url":"u"}}`,
+		`{"png_base64":7}`:                `{"content":[{"text":"{\"png_base64\":7}","type":"text"}],"structuredContent":{"png_base64":7}}`,
+	} {
+		raw, err := json.Marshal(plain(json.RawMessage(result), false, false))
+		if err != nil || string(raw) != want {
+			t.Errorf("%s became %s, %v", result, raw, err)
+		}
 	}
 }
