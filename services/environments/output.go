@@ -18,7 +18,9 @@ const maxOutput = 12
 
 // output reads what a call printed from EW_OUTPUT: also when its machine is away.
 func (s *Service) output(ctx context.Context, who rpc.Caller, q ask.ReadOutput) (ask.Output, error) {
-	if _, err := id.Parse[id.Call](string(q.Call)); err != nil {
+	if _, err := id.Parse[id.Visit](string(q.Call)); err == nil {
+		// What a person's shell printed is kept as a call's output is.
+	} else if _, err := id.Parse[id.Call](string(q.Call)); err != nil {
 		return ask.Output{}, problem.Wrap(err, problem.Invalid, "call: %v", err)
 	}
 	list, err := s.deps.Log.Output(ctx, who.Tenant, q.Call, q.After+1, maxOutput)

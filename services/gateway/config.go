@@ -39,8 +39,8 @@ func (c Config) validate() error {
 	if c.MCPCalls < 1 || c.MCPSessions < 1 || c.MCPHeldWait < 0 || c.MCPHeldWait > 10*time.Minute {
 		return problem.New(problem.Invalid, "mcp_calls and mcp_sessions are at least 1, and mcp_held_wait is within 10m")
 	}
-	if c.MCPRate < 0 || c.MCPBurst < 1 {
-		return problem.New(problem.Invalid, "mcp_rate is not below 0 and mcp_burst at least 1")
+	if c.MCPRate < 0 || c.MCPRate > 0 && c.MCPBurst < 1 {
+		return problem.New(problem.Invalid, "mcp_rate is not below 0, and mcp_burst at least 1 where there is a rate")
 	}
 	if _, err := issuer.Load(c.IssuersFile); err != nil {
 		return err

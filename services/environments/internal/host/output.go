@@ -61,7 +61,7 @@ func (h *Host) followAgain(ctx context.Context, p *place) {
 		return
 	}
 	for _, e := range list {
-		if _, _, ended := h.position(p, e.ID); !ended {
+		if _, _, ended := h.position(p, e.ID); !ended && !strings.HasPrefix(e.ID, browsing) {
 			h.follow(p, e.ID)
 		}
 	}

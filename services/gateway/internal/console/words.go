@@ -15,6 +15,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/script"
+	"github.com/execwarden/execwarden/schemas/visit"
 	"github.com/execwarden/execwarden/services/gateway/internal/control"
 )
 
@@ -90,6 +91,10 @@ func words(ev schemas.Event) (text, tone string) {
 			return text, bad
 		}
 		return text, plain
+	case visit.Admitted:
+		return sentence.Visited(e), good
+	case visit.Ended:
+		return sentence.Left(e), plain
 	case script.Started:
 		return sentence.Started(e), plain
 	case script.Fetched:

@@ -21,15 +21,15 @@ import (
 )
 
 // answer answers one request of a client. What it does not know is the SDK's: the protocol's own.
-func (e *Endpoint) answer(ctx context.Context, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
-	result, err := e.handle(ctx, c, method, r, next)
+func (e *Endpoint) answer(ctx context.Context, s *mcp.Server, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+	result, err := e.handle(ctx, s, c, method, r, next)
 	if err != nil {
 		return nil, e.fault(ctx, method, err)
 	}
 	return result, nil
 }
 
-func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+func (e *Endpoint) handle(ctx context.Context, s *mcp.Server, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
 	switch p := r.GetParams().(type) {
 	case *mcp.InitializeParams:
 		result, err := next(ctx, method, r)
@@ -39,6 +39,13 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 			}
 		}
 		return result, err
+	case *mcp.SubscriptionsListenParams:
+		session, ok := r.GetSession().(*mcp.ServerSession)
+		if !ok {
+			return next(ctx, method, r)
+		}
+		defer e.sessions.listen(c.who, session, s)()
+		return next(ctx, method, r)
 	case *mcp.ListToolsParams:
 		return e.listTools(ctx, c, p)
 	case *mcp.ListResourcesParams:

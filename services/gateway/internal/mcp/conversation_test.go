@@ -1,70 +1,134 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
 
-	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
 )
 
-// An agent that makes calls faster than it may is told to wait, and for how long; another one is not held up by it.
-func TestRateOfCallsIsPerAgent(t *testing.T) {
-	s := newSessions()
-	defer s.close()
-	now := time.Unix(1000, 0)
-	l := Limits{AtOnce: 1000, Rate: 10, Burst: 3}
-	fast, slow := auth.Agent{Tenant: "tnt_main", Agent: "agt_fast"}, auth.Agent{Tenant: "tnt_main", Agent: "agt_slow"}
-	call := func(who auth.Agent, at time.Time) error {
-		leave, err := s.enter(who, l, at)
-		if err == nil {
-			leave()
-		}
-		return err
-	}
-	for range 3 {
-		if err := call(fast, now); err != nil {
-			t.Fatal(err)
-		}
-	}
-	err := call(fast, now)
-	if problem.CodeOf(err) != problem.Busy {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A session hears that each of its lists may be another one, and of nothing that was put in to say so.
+func TestAnnounce(t *testing.T) {
+	server := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{
+		Tools: &mcp.ToolCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{ListChanged: true},
+	}})
+	heard := make(chan string, 16)
+	client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { heard <- "tools" },
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { heard <- "prompts" },
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { heard <- "resources" },
+	})
+	there, here := mcp.NewInMemoryTransports()
+	served, err := server.Connect(t.Context(), there, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	var wire *jsonrpc.Error
-	if !errors.As((&Endpoint{Note: slog.Default()}).fault(t.Context(), "tools/call", err), &wire) {
-		t.Fatal("no error of the protocol")
+	session, err := client.Connect(t.Context(), here, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	var data struct {
-		Code  problem.Code
-		Retry int64 `json:"retry_after_ms"`
+	announce(server)
+	for left := map[string]bool{"tools": true, "prompts": true, "resources": true}; len(left) > 0; {
+		delete(left, <-heard)
 	}
-	if json.Unmarshal(wire.Data, &data) != nil || data.Code != problem.Busy || data.Retry != 100 || !strings.Contains(wire.Message, "try again in 100ms") {
-		t.Errorf("%s %s", wire.Message, wire.Data)
+	tools, err := session.ListTools(t.Context(), nil)
+	if err != nil || len(tools.Tools) != 0 {
+		t.Errorf("%+v, %v", tools, err)
 	}
-	if err := call(slow, now); err != nil {
+	_ = session.Close()
+	_ = served.Wait()
+}
+
+// A conversation without sessions is another one after so many calls or so long, and what the agent read goes along.
+func TestConversationIsBounded(t *testing.T) {
+	s := newSessions()
+	defer s.close()
+	c := s.without(auth.Agent{Tenant: "tnt_main", Agent: "agt_laptop", Token: "tok_1"}, "")
+	now := time.Now()
+	first := c.run(now)
+	c.addTaint([]string{"con_web"})
+	if _, err := id.ParseRun(string(first)); err != nil || !strings.HasPrefix(string(first), "mcp_") {
+		t.Fatalf("%s: %v", first, err)
+	}
+	for range maxCalls - 1 {
+		if c.run(now) != first {
+			t.Fatal("another conversation too soon")
+		}
+	}
+	second := c.run(now)
+	if second == first || c.run(now.Add(maxAge+time.Second)) == second {
+		t.Error("the conversation goes on without end")
+	}
+	if got := c.tainted(); len(got) != 1 {
+		t.Errorf("taint %v", got)
+	}
+	if s.without(auth.Agent{Tenant: "tnt_main", Agent: "agt_laptop", Token: "tok_2"}, "") == c {
+		t.Error("another token has the same conversation")
+	}
+}
+
+// A tool has one name, whatever is asked first; a long one is shortened, and found again.
+func TestNames(t *testing.T) {
+	var n names
+	long := "connection-of-a-name-that-is-rather-long.tool_of_a_name_that_is_rather_long_too"
+	name := n.of(long)
+	if len(name) != maxName || n.of(long) != name {
+		t.Errorf("%q has %d bytes", name, len(name))
+	}
+	if full, ok := n.find(name); !ok || full != long {
+		t.Errorf("%q, %v", full, ok)
+	}
+	if got := n.of("github.create_issue"); got != "github__create_issue" {
+		t.Errorf("%q", got)
+	}
+}
+
+// The agent's calls at once are bounded, and one agent takes nothing of another's.
+func TestCallsAtOnce(t *testing.T) {
+	s := newSessions()
+	defer s.close()
+	a, b := auth.Agent{Tenant: "tnt_main", Agent: "agt_a"}, auth.Agent{Tenant: "tnt_main", Agent: "agt_b"}
+	leave, err := s.enter(a, Limits{AtOnce: 1}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.enter(a, Limits{AtOnce: 1}, time.Now()); err == nil {
+		t.Error("two at once, and one is the most")
+	}
+	other, err := s.enter(b, Limits{AtOnce: 1}, time.Now())
+	if err != nil {
 		t.Error(err)
 	}
-	if err := call(auth.Agent{Tenant: "tnt_other", Agent: "agt_fast"}, now); err != nil {
+	other()
+	leave()
+	if leave, err = s.enter(a, Limits{AtOnce: 1}, time.Now()); err != nil {
 		t.Error(err)
+	} else {
+		leave()
 	}
-	if err := call(fast, now.Add(100*time.Millisecond)); err != nil { // what was refused did not count
-		t.Error(err)
-	}
-	l.Rate = 0
-	free := newSessions()
-	defer free.close()
-	for range 1000 {
-		if leave, err := free.enter(fast, l, now); err != nil {
-			t.Fatal(err)
-		} else {
-			leave()
+}
+
+// A result of what is no MCP server is its JSON; a picture is one.
+func TestPlain(t *testing.T) {
+	for result, want := range map[string]string{
+		`"text"`:                          `{"content":[{"text":"text","type":"text"}]}`,
+		`[1]`:                             `{"content":[{"text":"[1]","type":"text"}]}`,
+		`{"a":1.0}`:                       `{"content":[{"text":"{\"a\":1.0}","type":"text"}],"structuredContent":{"a":1.0}}`,
+		`{"png_base64":"aGk=","url":"u"}`: `{"content":[{"data":"aGk=","mimeType":"image/png","type":"image"},{"text":"{\"url\":\"u\"}","type":"text"}],"structuredContent":{"url":"u"}}`,
+		`{"png_base64":7}`:                `{"content":[{"text":"{\"png_base64\":7}","type":"text"}],"structuredContent":{"png_base64":7}}`,
+	} {
+		raw, err := json.Marshal(plain(json.RawMessage(result), false, false))
+		if err != nil || string(raw) != want {
+			t.Errorf("%s became %s, %v", result, raw, err)
 		}
 	}
 }
