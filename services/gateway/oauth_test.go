@@ -828,3 +828,23 @@ func TestSessionEndsWithItsLogin(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Whoever guesses tokens behind the same proxy shuts no client out that has just renewed its own, and a client whose token has
+// ended has not guessed.
+func TestOthersFailuresDoNotShutClientsOut(t *testing.T) {
+	h := start(t)
+	p := h.program(t)
+	first := p.login(t)
+	for range 40 {
+		h.mcp(t, "ewa_"+base64.RawURLEncoding.EncodeToString(sha256.New().Sum(nil)), "/mcp", "", hello)
+	}
+	if got := h.mcp(t, "ewa_"+strings.Repeat("A", 43), "/mcp", "", hello); got.status != 429 && got.status != 503 {
+		t.Errorf("guessing goes on: %+v", got)
+	}
+	second := p.token(t, p.renew(first.Refresh))
+	for _, k := range []given{first, second} {
+		if got := h.mcp(t, k.Access, "/mcp", "", hello); got.status != 200 {
+			t.Errorf("%+v", got)
+		}
+	}
+}

@@ -134,7 +134,7 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 		return nil, nil, err
 	}
 	issuers := issuer.New(listed, s.documents)
-	server := &oauth.Server{Issuers: issuer.Advertised(listed), Site: site, State: s.state, People: people, Members: members{s.state, s.view}, Peers: peers, Log: s.deps.Log, Note: s.log, Documents: documents}
+	server := &oauth.Server{Issuers: issuer.Advertised(listed), Site: site, State: s.state, People: people, Members: members{s.state, s.view}, Peers: peers, Log: s.deps.Log, Note: s.log, Documents: documents, Expect: gate.Expect}
 	gate.Issued = issued{members{s.state, s.view}, issuers, server.Covers}
 	server.Register(mux)
 	(&api.API{Gate: gate, Site: site, State: s.state, People: people, Peers: peers, Hub: hub, OAuth: server, Log: s.deps.Log, Note: s.log}).Register(mux)

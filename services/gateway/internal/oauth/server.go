@@ -11,6 +11,7 @@ import (
 
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/id"
@@ -41,6 +42,8 @@ type Server struct {
 	Log       *eventlog.Log
 	Note      *slog.Logger
 	Documents *Documents
+	// Expect is told of each access token that is given out; the gate will see it soon.
+	Expect func(vault.Secret)
 	// Issuers are authorization servers that clients are sent to before us. Clients take the first.
 	Issuers []string
 }

@@ -60,6 +60,7 @@ func (s *Server) token(r *http.Request, q url.Values) (any, error) {
 		_, _ = s.Peers.InForceAmong(r.Context(), auth.Identity{Tenant: who.tenant, Member: id.Member(actor)}, fresh.Seq, schemas.Gateway) // who has not heard it is fenced
 		s.Peers.Seen(r.Context(), fresh.Seq)
 	}
+	s.Expect(fresh.Access)
 	return tokens{Access: fresh.Access.Reveal(), Type: "Bearer", Expires: int(fresh.Expires.Seconds()), Refresh: fresh.Refresh.Reveal(), Scope: Scope}, nil
 }
 
