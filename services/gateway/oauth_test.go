@@ -848,3 +848,22 @@ func TestOthersFailuresDoNotShutClientsOut(t *testing.T) {
 		}
 	}
 }
+
+// A request without parameters is answered like one with empty ones; nothing that a client leaves out ends the process.
+func TestRequestsWithoutParameters(t *testing.T) {
+	h := start(t)
+	got := h.program(t).login(t)
+	session := h.mcp(t, got.Access, "/mcp", "", hello).header.Get("Mcp-Session-Id")
+	for _, method := range []string{"tools/list", "resources/list", "resources/templates/list", "prompts/list", "tools/call", "prompts/get", "resources/read",
+		"resources/subscribe", "completion/complete", "logging/setLevel", "subscriptions/listen", "server/discover", "ping", "nothing/such"} {
+		for _, rest := range []string{`}`, `,"params":null}`, `,"params":{}}`, `,"params":[]}`, `,"params":{"_meta":null}}`} {
+			body := `{"jsonrpc":"2.0","id":2,"method":"` + method + `"` + rest
+			if got := h.mcp(t, got.Access, "/mcp", session, body); got.status != 200 && got.status != 400 {
+				t.Errorf("%s: %+v", body, got)
+			}
+		}
+	}
+	if got := h.mcp(t, got.Access, "/mcp", session, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); got.status != 200 {
+		t.Errorf("%+v", got)
+	}
+}

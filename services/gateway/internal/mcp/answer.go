@@ -30,7 +30,7 @@ func (e *Endpoint) answer(ctx context.Context, s *mcp.Server, c *conversation, m
 }
 
 func (e *Endpoint) handle(ctx context.Context, s *mcp.Server, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
-	switch p := r.GetParams().(type) {
+	switch p := given(r.GetParams()).(type) {
 	case *mcp.InitializeParams:
 		result, err := next(ctx, method, r)
 		if err == nil && c.session != "" {
@@ -215,7 +215,7 @@ func client(r mcp.Request) call.Client {
 			out.Capabilities, _ = json.Marshal(p.Capabilities) // it was JSON
 		}
 	}
-	if meta := r.GetParams().GetMeta(); meta != nil {
+	if meta := given(r.GetParams()).GetMeta(); meta != nil {
 		if level, ok := meta[mcp.MetaKeyLogLevel].(string); ok {
 			out.LogLevel = level
 		}
