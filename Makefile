@@ -104,6 +104,11 @@ bench-path: ## the call path beside the bare appends (about 90 seconds)
 bench-runtime: build ## script workers beside node's vm and isolated-vm, and what a hostile neighbour costs (about 3 minutes)
 	$(GO) run ./tools/bench/cmd/bench-runtime -worker $(BIN)/jsworker $(BENCHFLAGS)
 
+.PHONY: conformance
+conformance: build ## the official MCP suite, Inspector and TypeScript clients against the endpoint (needs npm; about a minute)
+	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/everything-server github.com/modelcontextprotocol/go-sdk/conformance/everything-server
+	@$(GO) run ./tools/conformance/cmd/conformance -execwarden $(BIN)/execwarden -everything $(BIN)/everything-server -cache $(BIN)/npm $(CONFORMANCEFLAGS)
+
 .PHONY: compose-check
 compose-check: ## is docker-compose.yml valid, and does the image build from files built outside (needs Docker)
 	docker compose config --quiet

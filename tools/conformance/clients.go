@@ -1,0 +1,5 @@
+package conformance
+
+import "context"
+
+func (s *site) sessions(ctx context.Context, t tree) error { return nil }
