@@ -204,7 +204,10 @@ func (s *site) close() error {
 		faults = append(faults, shim.close())
 	}
 	if s.warden != nil {
-		faults = append(faults, s.warden.Stop())
+		if err := s.warden.Stop(); err != nil {
+			log, _ := os.ReadFile(filepath.Join(s.dir, "up.log")) // what can be read of why
+			faults = append(faults, fmt.Errorf("%w: %s", err, log[max(0, len(log)-20_000):]))
+		}
 	}
 	for _, server := range s.servers {
 		_ = server.Process.Kill() // it has nothing to keep
