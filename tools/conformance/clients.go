@@ -37,6 +37,7 @@ func (s *site) sessions(ctx context.Context, t tree) error {
 		try(fmt.Sprintf("TypeScript client %s, %s: list, progress, elicitation, a refusal, an approval", client, revision), s.typescript(ctx, t, script, client, revision))
 	}
 	try("Inspector: list and call", s.inspector(ctx, t))
+	try("Inspector over execwarden mcp stdio: list and call", s.overStdio(ctx, t))
 	return errors.Join(faults...)
 }
 
@@ -90,9 +91,18 @@ func (s *site) typescript(ctx context.Context, t tree, script, client, revision 
 
 // inspector lists and calls as a developer does at a terminal.
 func (s *site) inspector(ctx context.Context, t tree) error {
+	return s.listAndCall(ctx, t, "", s.endpoint("2025-11-25"), "--transport", "http", "--header", "Authorization: Bearer "+s.tokens[clientsAgent])
+}
+
+// overStdio does the same with the program as its server. All connections are served there, so names have theirs in front.
+func (s *site) overStdio(ctx context.Context, t tree) error {
+	return s.listAndCall(ctx, t, connections["2025-11-25"]+"__", s.program, "mcp", "stdio",
+		"-e", "EXECWARDEN_URL="+s.warden.At().API, "-e", "EXECWARDEN_TOKEN_FILE="+filepath.Join(s.dir, clientsAgent+".token"))
+}
+
+func (s *site) listAndCall(ctx context.Context, t tree, prefix string, target ...string) error {
 	ask := func(v any, args ...string) error {
-		all := append([]string{"--cli", s.endpoint("2025-11-25"), "--transport", "http", "--header", "Authorization: Bearer " + s.tokens[clientsAgent]}, args...)
-		cmd := t.command(ctx, "mcp-inspector", all...)
+		cmd := t.command(ctx, "mcp-inspector", slices.Concat([]string{"--cli"}, target, args)...)
 		cmd.Env = append(os.Environ(), "HOME="+s.dir) // it keeps a catalogue there
 		var said bytes.Buffer
 		cmd.Stderr = &said
@@ -115,7 +125,9 @@ func (s *site) inspector(ctx context.Context, t tree) error {
 	}
 	var names []string
 	for _, tool := range listed.Tools {
-		names = append(names, tool.Name)
+		if name, ok := strings.CutPrefix(tool.Name, prefix); ok {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	if want := []string{"test_elicitation", "test_simple_text", "test_tool_with_progress"}; !slices.Equal(names, want) {
@@ -127,7 +139,7 @@ func (s *site) inspector(ctx context.Context, t tree) error {
 		} `json:"content"`
 		IsError bool `json:"isError"`
 	}
-	if err := ask(&called, "--method", "tools/call", "--tool-name", "test_tool_with_progress"); err != nil {
+	if err := ask(&called, "--method", "tools/call", "--tool-name", prefix+"test_tool_with_progress"); err != nil {
 		return err
 	}
 	if called.IsError || len(called.Content) != 1 || called.Content[0].Type != "text" {

@@ -20,6 +20,7 @@ import (
 // site is what is tried: the reference server in both eras, ExecWarden in front of it, and the shims of the suite's agent.
 type site struct {
 	dir     string
+	program string
 	out     io.Writer
 	warden  *warden.Warden
 	servers []*exec.Cmd
@@ -92,7 +93,7 @@ var elicits = map[string]string{"2025-11-25": "test_elicitation", "2026-07-28": 
 type served struct{ Name, URL, Address, Elicits string }
 
 func open(ctx context.Context, cfg Config) (s *site, err error) {
-	s = &site{out: cfg.Out, shims: map[string]*shim{}, tokens: map[string]string{}}
+	s = &site{program: cfg.Program, out: cfg.Out, shims: map[string]*shim{}, tokens: map[string]string{}}
 	if s.dir, err = os.MkdirTemp("", "execwarden-conformance-"); err != nil {
 		return nil, err
 	}

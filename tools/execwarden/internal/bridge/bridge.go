@@ -50,8 +50,8 @@ type Bridge struct {
 
 	mu   sync.Mutex
 	open map[string]*under // requests under way, by id
-	last error                              // of the last request that had no answer
-	any  bool                               // a message was answered
+	last error             // of the last request that had no answer
+	any  bool              // a message was answered
 
 	work sync.WaitGroup
 }
