@@ -415,13 +415,14 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 		body   string
 		code   problem.Code
 	}{
-		"gone":         {url: gone.URL, code: problem.Unavailable},
-		"unauthorized": {status: 401, body: `{"code":"unauthenticated","message":"the access token is not valid"}`, code: problem.Unauthenticated},
-		"not there":    {status: 404, body: "404 page not found", code: problem.NotFound},
-		"a page":       {status: 200, body: "<html>", code: problem.Upstream},
-		"another's":    {status: 200, body: `{"jsonrpc":"2.0","id":99,"result":{}}`, code: problem.Upstream},
-		"redirect":     {status: 302, body: "", code: problem.Upstream},
-		"error":        {status: 400, body: `{"jsonrpc":"2.0","id":null,"error":{"code":-32020,"message":"headers"}}`, code: problem.Invalid},
+		"gone":                {url: gone.URL, code: problem.Unavailable},
+		"unauthorized":        {status: 401, body: `{"code":"expired","detail":"the access token is over"}`, code: problem.Expired},
+		"a code of another's": {status: 403, body: `{"code":"no_way","detail":"x"}`, code: problem.Denied},
+		"not there":           {status: 404, body: "404 page not found", code: problem.NotFound},
+		"a page":              {status: 200, body: "<html>", code: problem.Upstream},
+		"another's":           {status: 200, body: `{"jsonrpc":"2.0","id":99,"result":{}}`, code: problem.Upstream},
+		"redirect":            {status: 302, body: "", code: problem.Upstream},
+		"error":               {status: 400, body: `{"jsonrpc":"2.0","id":null,"error":{"code":-32020,"message":"headers"}}`, code: problem.Invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := tc.url

@@ -180,39 +180,29 @@ func (b *Bridge) pass(raw []byte, m *message) error {
 	return b.out.write(raw)
 }
 
-// problemOf is what a refusal says: as the API's problem, as an error of JSON-RPC, or by its status alone.
+// problemOf is what a refusal says: as a problem of the API, as an error of JSON-RPC, or by its status alone.
 func problemOf(status int, raw []byte) error {
+	if d := problem.ReadHTTP(raw); d != nil && d.Code.Known() {
+		return problem.New(d.Code, "%.1000s", d.Message)
+	}
+	code, known := codes[status]
+	if !known {
+		code = problem.Upstream
+	}
 	var said struct {
-		Code    problem.Code `json:"code"`
-		Message string       `json:"message"`
-		Error   *struct {
+		Error struct {
 			Message string `json:"message"`
 		} `json:"error"`
 	}
-	_ = json.Unmarshal(raw, &said) // what cannot be read says nothing
-	code := problem.Upstream
-	switch status {
-	case http.StatusUnauthorized:
-		code = problem.Unauthenticated
-	case http.StatusForbidden:
-		code = problem.Denied
-	case http.StatusNotFound:
-		code = problem.NotFound
-	case http.StatusBadRequest:
-		code = problem.Invalid
-	case http.StatusRequestEntityTooLarge:
-		code = problem.TooLarge
-	case http.StatusTooManyRequests:
-		code = problem.Busy
-	case http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout:
-		code = problem.Unavailable
+	if json.Unmarshal(raw, &said) == nil && said.Error.Message != "" {
+		return problem.New(code, "%.1000s", said.Error.Message)
 	}
-	message := said.Message
-	if said.Error != nil {
-		message = said.Error.Message
-	}
-	if message == "" {
-		return problem.New(code, "the server answered with status %d", status)
-	}
-	return problem.New(code, "%.1000s", message)
+	return problem.New(code, "the server answered with status %d", status)
+}
+
+// codes are of refusals by something that is not ours, such as a proxy.
+var codes = map[int]problem.Code{
+	http.StatusBadRequest: problem.Invalid, http.StatusUnauthorized: problem.Unauthenticated, http.StatusForbidden: problem.Denied,
+	http.StatusNotFound: problem.NotFound, http.StatusRequestEntityTooLarge: problem.TooLarge, http.StatusTooManyRequests: problem.Busy,
+	http.StatusServiceUnavailable: problem.Unavailable, http.StatusBadGateway: problem.Unavailable, http.StatusGatewayTimeout: problem.Unavailable,
 }
