@@ -63,6 +63,9 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 		}
 		return result, err
 	case *mcp.ListToolsParams:
+		if e.lazy(c) {
+			return rawTools{raw: page("tools", lazyTools, "")}.result(nil)
+		}
 		return e.listTools(ctx, c, p)
 	case *mcp.ListResourcesParams:
 		items, next, err := e.list(ctx, c, r, method, p.Cursor)
@@ -74,6 +77,14 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 		items, next, err := e.list(ctx, c, r, method, p.Cursor)
 		return rawPrompts{raw: page("prompts", items, next)}.result(err)
 	case *mcp.CallToolParamsRaw:
+		if e.lazy(c) && p.Name != callTool && isLazy(p.Name) {
+			return e.tellOf(ctx, c, p)
+		}
+		if e.lazy(c) && p.Name == callTool {
+			if err := unwrap(p); err != nil {
+				return nil, err
+			}
+		}
 		full, ok := e.full(c, p.Name)
 		if !ok {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool " + clip(p.Name)}
