@@ -23,7 +23,7 @@ import (
 )
 
 // answer answers one request of a client. What it does not know is the SDK's: the protocol's own.
-func (e *Endpoint) answer(ctx context.Context, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (result mcp.Result, err error) {
+func (e *Endpoint) answer(ctx context.Context, s *mcp.Server, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (result mcp.Result, err error) {
 	defer func() { // the SDK has no net under what it calls: one client's message must not end everybody's gateway
 		if cause := recover(); cause != nil {
 			e.Note.ErrorContext(ctx, "panic while answering", "method", method, "cause", cause, "stack", string(debug.Stack()))
@@ -31,7 +31,7 @@ func (e *Endpoint) answer(ctx context.Context, c *conversation, method string, r
 		}
 	}()
 	fill(r)
-	result, err = e.handle(ctx, c, method, r, next)
+	result, err = e.handle(ctx, s, c, method, r, next)
 	if err != nil {
 		return nil, e.fault(ctx, method, err)
 	}
@@ -52,7 +52,7 @@ func fill(r mcp.Request) {
 	}
 }
 
-func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+func (e *Endpoint) handle(ctx context.Context, s *mcp.Server, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
 	switch p := r.GetParams().(type) {
 	case *mcp.InitializeParams:
 		result, err := next(ctx, method, r)
@@ -62,6 +62,13 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 			}
 		}
 		return result, err
+	case *mcp.SubscriptionsListenParams:
+		session, ok := r.GetSession().(*mcp.ServerSession)
+		if !ok {
+			return next(ctx, method, r)
+		}
+		defer e.sessions.listen(c.who, session, s)()
+		return next(ctx, method, r)
 	case *mcp.ListToolsParams:
 		if e.lazy(c) {
 			return rawTools{raw: page("tools", lazyTools, "")}.result(nil)

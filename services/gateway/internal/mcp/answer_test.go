@@ -19,7 +19,7 @@ func TestNoRequestEndsTheGateway(t *testing.T) {
 		"prompts/list":             &mcp.ListPromptsRequest{},
 		"tools/call":               &mcp.CallToolRequest{},
 	} {
-		result, err := (&Endpoint{Note: slog.New(slog.DiscardHandler)}).answer(t.Context(), &conversation{}, method, r, nil)
+		result, err := (&Endpoint{Note: slog.New(slog.DiscardHandler)}).answer(t.Context(), nil, &conversation{}, method, r, nil)
 		var wire *jsonrpc.Error
 		if result != nil || !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInternalError {
 			t.Errorf("%s: %v, %v", method, result, err)

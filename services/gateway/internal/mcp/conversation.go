@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -72,6 +73,7 @@ type sessions struct {
 	by      map[string]*conversation // with a session, by its id
 	tokens  map[tokenKey]*conversation
 	atOnce  map[agentKey]int
+	open    map[*mcp.ServerSession]listening // streams of news, where the protocol has no sessions
 	waiting sync.WaitGroup
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -92,7 +94,7 @@ type tokenKey struct {
 const maxTokens = 10_000
 
 func newSessions() *sessions {
-	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}}
+	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, open: map[*mcp.ServerSession]listening{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -163,6 +165,24 @@ func (s *sessions) keep(c *conversation, session *mcp.ServerSession, most int) e
 	return nil
 }
 
+// listening is a stream by which a client is told of changes.
+type listening struct {
+	who    auth.Agent
+	server *mcp.Server
+}
+
+// listen remembers such a stream until it ends.
+func (s *sessions) listen(who auth.Agent, session *mcp.ServerSession, server *mcp.Server) (over func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[session] = listening{who, server}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.open, session)
+	}
+}
+
 // enter counts a call of an agent.
 func (s *sessions) enter(who auth.Agent, most int) (leave func(), err error) {
 	key := agentKey{who.Tenant, who.Agent}
@@ -187,7 +207,12 @@ func (s *sessions) changed(tenant id.Tenant, a id.Agent) {
 	defer s.mu.Unlock()
 	for _, c := range s.by {
 		if c.who.Tenant == tenant && (a == "" || c.who.Agent == a) {
-			c.announce()
+			announce(c.server)
+		}
+	}
+	for _, l := range s.open {
+		if l.who.Tenant == tenant && (a == "" || l.who.Agent == a) {
+			announce(l.server)
 		}
 	}
 }
@@ -195,17 +220,20 @@ func (s *sessions) changed(tenant id.Tenant, a id.Agent) {
 // doubt closes the sessions whose token does not hold any more.
 func (s *sessions) doubt(tenant id.Tenant, holds func(auth.Agent) bool) {
 	s.mu.Lock()
-	var over []*conversation
+	var over []*mcp.ServerSession
 	for _, c := range s.by {
 		if c.who.Tenant == tenant && !holds(c.who) {
-			over = append(over, c)
+			over = slices.AppendSeq(over, c.server.Sessions())
+		}
+	}
+	for session, l := range s.open {
+		if l.who.Tenant == tenant && !holds(l.who) {
+			over = append(over, session)
 		}
 	}
 	s.mu.Unlock()
-	for _, c := range over {
-		for session := range c.server.Sessions() {
-			_ = session.Close() // it ends either way
-		}
+	for _, session := range over {
+		s.waiting.Go(func() { _ = session.Close() }) // it ends either way, and may take its time
 	}
 }
 
@@ -215,14 +243,22 @@ func (s *sessions) close() {
 }
 
 // announce has the SDK say that the lists changed: it does when what it knows of changes.
-func (c *conversation) announce() {
-	c.server.AddTool(&mcp.Tool{Name: placeholder, InputSchema: &struct {
-		Type string `json:"type"`
-	}{"object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return nil, problem.New(problem.NotFound, "there is no such tool")
+func announce(server *mcp.Server) {
+	server.AddTool(&mcp.Tool{Name: placeholder, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return nil, errPlaceholder
 	})
-	c.server.RemoveTools(placeholder)
+	server.AddPrompt(&mcp.Prompt{Name: placeholder}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		return nil, errPlaceholder
+	})
+	server.AddResource(&mcp.Resource{Name: placeholder, URI: placeholder + ":/"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return nil, errPlaceholder
+	})
+	server.RemoveTools(placeholder)
+	server.RemovePrompts(placeholder)
+	server.RemoveResources(placeholder + ":/")
 }
 
 // placeholder is never listed or called.
 const placeholder = "placeholder"
+
+var errPlaceholder = problem.New(problem.NotFound, "there is no such thing")

@@ -206,10 +206,12 @@ func (e *Endpoint) newServer(c *conversation) *mcp.Server {
 	})
 	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
-			return e.answer(ctx, c, method, r, next)
+			return e.answer(ctx, s, c, method, r, next)
 		}
 	})
-	c.server = s
+	if c.session != "" { // otherwise it is this request's
+		c.server = s
+	}
 	return s
 }
 
