@@ -93,8 +93,9 @@ bench-broker: ## what the broker adds to a call, decides among many grants, and 
 	$(GO) run ./tools/bench/cmd/bench-path --transport tcp --callers 1,16,64 --revokes 30 --in-flight 64
 
 .PHONY: bench-env
-bench-env: ## a command on a connected machine beside fork/exec, bubblewrap and docker exec; attach; revoke (about a minute)
+bench-env: ## a command on a connected machine beside fork/exec, bubblewrap and docker exec; attach; revoke; and from an MCP client and back, with output in MB/s (about two minutes)
 	$(GO) test -run '^$$' -bench . -benchtime $(or $(BENCHTIME),200x) ./services/environments/internal/host
+	$(GO) test -run '^$$' -bench BenchmarkMachine -benchtime $(or $(BENCHTIME_WHOLE),20x) ./tools/execwarden/internal/up
 
 .PHONY: bench-path
 bench-path: ## the call path beside the bare appends (about 90 seconds)
@@ -103,6 +104,11 @@ bench-path: ## the call path beside the bare appends (about 90 seconds)
 .PHONY: bench-runtime
 bench-runtime: build ## script workers beside node's vm and isolated-vm, and what a hostile neighbour costs (about 3 minutes)
 	$(GO) run ./tools/bench/cmd/bench-runtime -worker $(BIN)/jsworker $(BENCHFLAGS)
+
+.PHONY: conformance
+conformance: build ## the official MCP suite, Inspector and TypeScript clients against the endpoint (needs npm; about a minute)
+	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/everything-server github.com/modelcontextprotocol/go-sdk/conformance/everything-server
+	@$(GO) run ./tools/conformance/cmd/conformance -execwarden $(BIN)/execwarden -everything $(BIN)/everything-server -cache $(BIN)/npm $(CONFORMANCEFLAGS)
 
 .PHONY: compose-check
 compose-check: ## is docker-compose.yml valid, and does the image build from files built outside (needs Docker)

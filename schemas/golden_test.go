@@ -58,6 +58,7 @@ const (
 var (
 	at     = time.Date(2026, 11, 30, 12, 0, 0, 123456000, time.UTC)
 	triage = agent.Defined{
+		MCP:   agent.MCP{Tools: agent.Lazy},
 		Agent: "agt_triage", Hosting: agent.Hosted, Removed: true, Body: agent.Body{Instructions: "Triage new issues."},
 		Model:   agent.Model{Protocol: "openai", URL: "https://models.example.com/v1", Name: "example-large", MaxOutputTokens: 4096, Private: []string{"10.1.2.3:8443"}},
 		Runtime: agent.Runtime{Enabled: true, Egress: []agent.Egress{{Hosts: []string{"status.example.com"}, Methods: []string{"GET"}, Private: []string{"10.1.2.4:443"}, ResponseBytes: 1 << 20, RequestBytes: 1 << 10, TimeoutMS: 5000, Fetches: 5}}},

@@ -20,6 +20,7 @@ type Defined struct {
 	Hosting Hosting  `json:"hosting"`
 	Model   Model    `json:"model,omitzero"`
 	Runtime Runtime  `json:"runtime,omitzero"`
+	MCP     MCP      `json:"mcp,omitzero"`
 	Budgets Budgets  `json:"budgets,omitzero"`
 	Removed bool     `json:"removed,omitempty"`
 	Body    Body     `json:"body"`
@@ -27,6 +28,24 @@ type Defined struct {
 
 // Kind implements schemas.Event.
 func (Defined) Kind() string { return "agent.defined" }
+
+// MCP says how an external agent is served over MCP.
+type MCP struct {
+	Tools Listing `json:"tools,omitempty"`
+}
+
+// Listing says which tools an external agent is listed.
+type Listing string
+
+// All is the default. A lazy agent is listed a few tools by which it finds, reads about and calls the others, so that its model does
+// not read hundreds.
+const (
+	All  Listing = "all"
+	Lazy Listing = "lazy"
+)
+
+// Known says whether it is a listing, or none, which is the default.
+func (l Listing) Known() bool { return l == "" || l == All || l == Lazy }
 
 // Body is the sensitive part of an agent: the text that steers it.
 type Body struct {

@@ -11,10 +11,11 @@ import (
 // SearchTools asks which tools an agent's scripts may call in a run that a query's words say most about. Limit is at
 // most and by default 20.
 type SearchTools struct {
-	Agent id.Agent `json:"agent"`
-	Run   id.Run   `json:"run"`
-	Query string   `json:"query"`
-	Limit int      `json:"limit,omitempty"`
+	Agent  id.Agent `json:"agent"`
+	Run    id.Run   `json:"run"`
+	Query  string   `json:"query"`
+	Limit  int      `json:"limit,omitempty"`
+	Client bool     `json:"client,omitempty"` // an external agent's client asks, which calls them itself
 }
 
 // FoundTools are tools, the best first.
@@ -31,12 +32,13 @@ type FoundTool struct {
 
 // DescribeTool asks for one tool that an agent's scripts may call in a run.
 type DescribeTool struct {
-	Agent id.Agent `json:"agent"`
-	Run   id.Run   `json:"run"`
-	Name  string   `json:"name"`
+	Agent  id.Agent `json:"agent"`
+	Run    id.Run   `json:"run"`
+	Name   string   `json:"name"`
+	Client bool     `json:"client,omitempty"` // as for a search
 }
 
-// DescribedTool is what a script can know of a tool. Types declares it as TypeScript.
+// DescribedTool is what a script can know of a tool. Types declares it as TypeScript, for scripts.
 type DescribedTool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`

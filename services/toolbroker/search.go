@@ -33,8 +33,20 @@ func (s *Service) scriptsMayCall(tenant id.Tenant, a id.Agent, run id.Run) []pol
 	})
 }
 
+// told lists the tools that whoever asks may call: a script, or a client, which is told of what it is listed otherwise.
+func (s *Service) told(ctx context.Context, tenant id.Tenant, a id.Agent, run id.Run, client bool) ([]policy.Tool, error) {
+	if !client {
+		return s.scriptsMayCall(tenant, a, run), nil
+	}
+	_, attached, err := s.attached(ctx, tenant, a, run)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(s.mayCall(tenant, a, run), func(t policy.Tool) bool { return t.Folded || t.Route == call.Exec && !attached }), nil
+}
+
 // searchTools finds tools as those of a folded connection are found, over all connections at once.
-func (s *Service) searchTools(_ context.Context, who rpc.Caller, q ask.SearchTools) (ask.FoundTools, error) {
+func (s *Service) searchTools(ctx context.Context, who rpc.Caller, q ask.SearchTools) (ask.FoundTools, error) {
 	if err := s.view.Current(); err != nil {
 		return ask.FoundTools{}, err
 	}
@@ -42,7 +54,11 @@ func (s *Service) searchTools(_ context.Context, who rpc.Caller, q ask.SearchToo
 		return ask.FoundTools{}, problem.New(problem.Invalid, "a query has 1 to %d bytes", maxQuery)
 	}
 	var tools []connection.Tool
-	for _, t := range s.scriptsMayCall(who.Tenant, q.Agent, q.Run) {
+	may, err := s.told(ctx, who.Tenant, q.Agent, q.Run, q.Client)
+	if err != nil {
+		return ask.FoundTools{}, err
+	}
+	for _, t := range may {
 		one := t.Tool
 		one.Name = t.Full
 		tools = append(tools, one)
@@ -58,19 +74,24 @@ func (s *Service) searchTools(_ context.Context, who rpc.Caller, q ask.SearchToo
 }
 
 // describeTool tells all of one tool. What an agent may not call is not there.
-func (s *Service) describeTool(_ context.Context, who rpc.Caller, q ask.DescribeTool) (ask.DescribedTool, error) {
+func (s *Service) describeTool(ctx context.Context, who rpc.Caller, q ask.DescribeTool) (ask.DescribedTool, error) {
 	if err := s.view.Current(); err != nil {
 		return ask.DescribedTool{}, err
 	}
-	may := s.scriptsMayCall(who.Tenant, q.Agent, q.Run)
+	may, err := s.told(ctx, who.Tenant, q.Agent, q.Run, q.Client)
+	if err != nil {
+		return ask.DescribedTool{}, err
+	}
 	i := slices.IndexFunc(may, func(t policy.Tool) bool { return t.Full == q.Name })
 	if i < 0 {
-		return ask.DescribedTool{}, problem.New(problem.NotFound, "there is no tool %.80q that this script may call; tools.search(words) finds them", q.Name)
+		return ask.DescribedTool{}, problem.New(problem.NotFound, "there is no tool %.80q that may be called from here; a search finds them", q.Name)
 	}
 	t := may[i]
 	out := ask.DescribedTool{
 		Name: t.Full, Description: t.Description, Writes: t.Writes, Schema: t.Schema,
-		Types: declare.Write([]*declare.Tool{s.declaration(who.Tenant, t)}, maxDeclared).Text,
+	}
+	if !q.Client {
+		out.Types = declare.Write([]*declare.Tool{s.declaration(who.Tenant, t)}, maxDeclared).Text
 	}
 	if len(out.Description) > maxDescription {
 		out.Description = strings.ToValidUTF8(out.Description[:maxDescription], "") + "…"

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/execwarden/execwarden/schemas/ask"
+	"github.com/execwarden/execwarden/tools/sample/warden"
 	"github.com/execwarden/execwarden/tools/sample/webhook"
 )
 
@@ -50,28 +51,28 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	say("\n== ExecWarden")
 	starting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	w, err := startWarden(starting, cfg.Program, filepath.Join(cfg.Dir, "data"), cfg.Listen, cfg.HooksListen, cfg.Out)
+	w, err := warden.Start(starting, warden.Config{Program: cfg.Program, Data: filepath.Join(cfg.Dir, "data"), Listen: cfg.Listen, HooksListen: cfg.HooksListen, Out: cfg.Out})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.stop()) }()
+	defer func() { err = errors.Join(err, w.Stop()) }()
 
 	say("\n== Its configuration, as files")
 	secret, err := writeManifests(world, cfg.Dir)
 	if err != nil {
 		return err
 	}
-	if err := w.show(starting, cfg.Out, "apply", "-f", filepath.Join(cfg.Dir, "manifests"), "--yes"); err != nil {
+	if err := w.Show(starting, cfg.Out, "apply", "-f", filepath.Join(cfg.Dir, "manifests"), "--yes"); err != nil {
 		return err
 	}
-	if err := awaitTools(starting, w); err != nil {
+	if err := w.AwaitTools(starting); err != nil {
 		return err
 	}
 
 	say("\n== A webhook arrives: GitHub's own example of a new issue. The events, as they happen:\n")
 	tailing, endTail := context.WithCancel(ctx)
 	defer endTail()
-	tail := w.command(tailing, "events", "tail")
+	tail := w.Command(tailing, "events", "tail")
 	tail.Stdout = cfg.Out
 	if err := tail.Start(); err != nil {
 		return err
@@ -81,7 +82,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer func() { endTail(); <-tailEnded }()
 	time.Sleep(300 * time.Millisecond) // so that the tail shows the delivery too; nothing depends on it
 	began := time.Now()
-	if err := deliver(starting, w.at.Hooks, secret); err != nil {
+	if err := deliver(starting, w.At().Hooks, secret); err != nil {
 		return err
 	}
 	row, err := follow(ctx, cfg, w, began)
@@ -92,7 +93,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	<-tailEnded
 
 	say("\n== The result")
-	if err := w.show(ctx, cfg.Out, "runs", "show", string(row.Run)); err != nil {
+	if err := w.Show(ctx, cfg.Out, "runs", "show", string(row.Run)); err != nil {
 		return err
 	}
 	comments := world.github.Comments()
@@ -103,11 +104,11 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		say("\nOn the fake GitHub, the issue now has the comment:\n\n  %s", strings.ReplaceAll(comments[len(comments)-1], "\n", "\n  "))
 	}
 	say("\n== The proof")
-	if err := w.show(ctx, cfg.Out, "ledger", "verify"); err != nil {
+	if err := w.Show(ctx, cfg.Out, "ledger", "verify"); err != nil {
 		return err
 	}
 	say("\n== The console, with a login that works once")
-	if err := w.show(ctx, cfg.Out, "login"); err != nil {
+	if err := w.Show(ctx, cfg.Out, "login"); err != nil {
 		return err
 	}
 	if !cfg.Terminal {
@@ -117,38 +118,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	say("\nEverything held. ExecWarden stays up until Ctrl-C.")
 	select {
 	case <-ctx.Done():
-	case <-w.ended:
+	case <-w.Ended():
 	}
 	return nil
-}
-
-// awaitTools waits until the connections have said what they offer.
-func awaitTools(ctx context.Context, w *warden) error {
-	type list struct {
-		Connections []struct {
-			Tools []json.RawMessage `json:"tools"`
-		} `json:"connections"`
-	}
-	for {
-		all, err := read[list](ctx, w, "connections")
-		if err != nil {
-			return err
-		}
-		silent := 0
-		for _, c := range all.Connections {
-			if len(c.Tools) == 0 {
-				silent++
-			}
-		}
-		if len(all.Connections) > 0 && silent == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.New("the connections do not say what tools they have; see execwarden connections")
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }
 
 func deliver(ctx context.Context, hooks, secret string) error {
@@ -168,21 +140,21 @@ func deliver(ctx context.Context, hooks, secret string) error {
 }
 
 // follow waits for the run's end, and has its held calls decided.
-func follow(ctx context.Context, cfg Config, w *warden, began time.Time) (ask.RunRow, error) {
+func follow(ctx context.Context, cfg Config, w *warden.Warden, began time.Time) (ask.RunRow, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	timer := time.AfterFunc(patience, func() { cancel(errors.New("the run has not ended in time")) })
 	defer timer.Stop()
 	asked := map[string]bool{}
 	for {
-		list, err := read[ask.RunPage](ctx, w, "runs", "--limit", "1")
+		list, err := warden.Read[ask.RunPage](ctx, w, "runs", "--limit", "1")
 		if err != nil {
 			return ask.RunRow{}, errors.Join(err, context.Cause(ctx))
 		}
 		if len(list.Runs) == 1 && list.Runs[0].Created.After(began.Add(-time.Second)) && !list.Runs[0].Ended.IsZero() {
 			return list.Runs[0], nil
 		}
-		open, err := read[ask.Approvals](ctx, w, "approvals")
+		open, err := warden.Read[ask.Approvals](ctx, w, "approvals")
 		if err != nil {
 			return ask.RunRow{}, errors.Join(err, context.Cause(ctx))
 		}
@@ -206,7 +178,7 @@ func follow(ctx context.Context, cfg Config, w *warden, began time.Time) (ask.Ru
 }
 
 // decide asks the person at the terminal. Where there is none, the sample decides by the command, and says so.
-func decide(ctx context.Context, cfg Config, w *warden, a ask.Approval) error {
+func decide(ctx context.Context, cfg Config, w *warden.Warden, a ask.Approval) error {
 	var args struct{ Owner, Repo, Body string }
 	_ = json.Unmarshal(a.Body.Args, &args) // another tool has other arguments; they are shown whole then
 	fmt.Fprintf(cfg.Out, "\n-- A call waits for a person\n   agent  %s\n   tool   %s\n", a.Agent, a.Tool)
@@ -217,7 +189,7 @@ func decide(ctx context.Context, cfg Config, w *warden, a ask.Approval) error {
 	}
 	if !cfg.Terminal {
 		fmt.Fprintln(cfg.Out, "   There is no terminal to ask at, so the sample approves with the execwarden command:")
-		return w.show(ctx, cfg.Out, "approvals", "approve", string(a.Approval), "--yes")
+		return w.Show(ctx, cfg.Out, "approvals", "approve", string(a.Approval), "--yes")
 	}
 	verb := "deny"
 	if yes, err := asksYes(ctx, cfg); err != nil {
@@ -225,7 +197,7 @@ func decide(ctx context.Context, cfg Config, w *warden, a ask.Approval) error {
 	} else if yes {
 		verb = "approve"
 	}
-	return w.show(ctx, cfg.Out, "approvals", verb, string(a.Approval), "--yes")
+	return w.Show(ctx, cfg.Out, "approvals", verb, string(a.Approval), "--yes")
 }
 
 func asksYes(ctx context.Context, cfg Config) (bool, error) {

@@ -28,6 +28,10 @@ func CheckAgent(a agent.Defined) error {
 		return invalid("hosting %.40q is not hosted or external", a.Hosting)
 	case a.Hosting == agent.External && a.Model.Protocol != "":
 		return invalid("an external agent brings its own model")
+	case !a.MCP.Tools.Known():
+		return invalid("mcp.tools %.40q is not all or lazy", a.MCP.Tools)
+	case a.Hosting == agent.Hosted && a.MCP != agent.MCP{}:
+		return invalid("a hosted agent is not served over MCP")
 	case len(a.Body.Instructions) > maxInstructions:
 		return problem.New(problem.TooLarge, "the instructions are over %d bytes", maxInstructions)
 	case b.Steps < 0 || b.Calls < 0 || b.Tokens < 0 || a.Model.MaxOutputTokens < 0:

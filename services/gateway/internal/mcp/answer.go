@@ -3,9 +3,11 @@ package mcp
 //lint:file-ignore SA1019 logging is to leave the protocol in 2027; the clients of today ask for it
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"runtime/debug"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -21,12 +23,33 @@ import (
 )
 
 // answer answers one request of a client. What it does not know is the SDK's: the protocol's own.
-func (e *Endpoint) answer(ctx context.Context, s *mcp.Server, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
-	result, err := e.handle(ctx, s, c, method, r, next)
+func (e *Endpoint) answer(ctx context.Context, s *mcp.Server, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (result mcp.Result, err error) {
+	defer func() { // the SDK has no net under what it calls: one client's message must not end everybody's gateway
+		if cause := recover(); cause != nil {
+			e.Note.ErrorContext(ctx, "panic while answering", "method", method, "cause", cause, "stack", string(debug.Stack()))
+			result, err = nil, e.fault(ctx, method, problem.New(problem.Internal, "the request could not be answered"))
+		}
+	}()
+	fill(r)
+	result, err = e.handle(ctx, s, c, method, r, next)
 	if err != nil {
 		return nil, e.fault(ctx, method, err)
 	}
 	return result, nil
+}
+
+// fill gives a list's request parameters where the client sent none, as it may.
+func fill(r mcp.Request) {
+	switch r := r.(type) {
+	case *mcp.ListToolsRequest:
+		r.Params = cmp.Or(r.Params, &mcp.ListToolsParams{})
+	case *mcp.ListResourcesRequest:
+		r.Params = cmp.Or(r.Params, &mcp.ListResourcesParams{})
+	case *mcp.ListResourceTemplatesRequest:
+		r.Params = cmp.Or(r.Params, &mcp.ListResourceTemplatesParams{})
+	case *mcp.ListPromptsRequest:
+		r.Params = cmp.Or(r.Params, &mcp.ListPromptsParams{})
+	}
 }
 
 func (e *Endpoint) handle(ctx context.Context, s *mcp.Server, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
@@ -47,6 +70,9 @@ func (e *Endpoint) handle(ctx context.Context, s *mcp.Server, c *conversation, m
 		defer e.sessions.listen(c.who, session, s)()
 		return next(ctx, method, r)
 	case *mcp.ListToolsParams:
+		if e.lazy(c) {
+			return rawTools{raw: page("tools", lazyTools, "")}.result(nil)
+		}
 		return e.listTools(ctx, c, p)
 	case *mcp.ListResourcesParams:
 		items, next, err := e.list(ctx, c, r, method, p.Cursor)
@@ -58,6 +84,14 @@ func (e *Endpoint) handle(ctx context.Context, s *mcp.Server, c *conversation, m
 		items, next, err := e.list(ctx, c, r, method, p.Cursor)
 		return rawPrompts{raw: page("prompts", items, next)}.result(err)
 	case *mcp.CallToolParamsRaw:
+		if e.lazy(c) && p.Name != callTool && isLazy(p.Name) {
+			return e.tellOf(ctx, c, p)
+		}
+		if e.lazy(c) && p.Name == callTool {
+			if err := unwrap(p); err != nil {
+				return nil, err
+			}
+		}
 		full, ok := e.full(c, p.Name)
 		if !ok {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool " + clip(p.Name)}

@@ -5,6 +5,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
 )
 
@@ -13,6 +14,9 @@ func (e *Endpoint) Apply(s eventlog.Stored) {
 	switch s.At.Noun {
 	case "token", "agent", "client":
 		e.sessions.doubt(s.At.Tenant, func(who auth.Agent) bool { return e.holds(who) })
+		if s.At.Noun == "agent" {
+			e.sessions.changed(s.At.Tenant, id.Agent(s.At.Key)) // its tools may be listed another way
+		}
 		return
 	case "grant", "connection":
 	default:

@@ -56,15 +56,12 @@ func (a *app) note(format string, args ...any) {
 	_, _ = io.WriteString(a.err, strings.TrimRight(render.Visible(fmt.Sprintf(format, args...)), "\n")+"\n")
 }
 
+// url is where the API is, by the flag, the environment or default.
+func (a *app) url() string { return or(a.flags.url, or(a.getenv("EXECWARDEN_URL"), defaultURL)) }
+
 // client makes a client from the flags and the environment.
 func (a *app) client() (*client.Client, error) {
-	url := a.flags.url
-	if url == "" {
-		url = a.getenv("EXECWARDEN_URL")
-	}
-	if url == "" {
-		url = defaultURL
-	}
+	url := a.url()
 	token, err := a.token()
 	if err != nil {
 		return nil, err

@@ -38,24 +38,8 @@ func (i *issuing) until(now time.Time) (time.Time, error) {
 
 // issue makes a token and hands it out, once. The file is made first: a token that can be written nowhere would work
 // and be lost.
-func (a *app) issue(i issuing, issue func() (client.Issued, error)) (err error) {
-	var file *os.File
-	if i.file != "" {
-		if file, err = os.OpenFile(i.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
-			return problem.Wrap(err, problem.Invalid, "file %s cannot be made anew (%v)", i.file, errors.Unwrap(err))
-		}
-	}
-	k, err := issue()
-	if err == nil && file != nil {
-		_, err = io.WriteString(file, k.Secret+"\n")
-		err = errors.Join(err, file.Sync())
-	}
-	if file != nil {
-		if err = errors.Join(err, file.Close()); err != nil {
-			return errors.Join(err, os.Remove(i.file))
-		}
-		k.Secret = ""
-	}
+func (a *app) issue(i issuing, issue func() (client.Issued, error)) error {
+	k, err := i.issue(issue)
 	if err != nil {
 		return err
 	}
@@ -65,13 +49,39 @@ func (a *app) issue(i issuing, issue func() (client.Issued, error)) (err error) 
 		}
 	})
 	if err == nil && a.printer().Format.ForPeople() {
-		whose := fmt.Sprintf("%s %s, role %s", k.Name, k.Member, k.Role)
-		if k.Agent != "" {
-			whose = "agent " + id.Name(k.Agent)
-		}
-		a.note("%s for %s%s; it is not shown again", k.Token, whose, lasts(k.ExpiresAt))
+		a.noteIssued(k)
 	}
 	return err
+}
+
+func (a *app) noteIssued(k client.Issued) {
+	whose := fmt.Sprintf("%s %s, role %s", k.Name, k.Member, k.Role)
+	if k.Agent != "" {
+		whose = "agent " + id.Name(k.Agent)
+	}
+	a.note("%s for %s%s; it is not shown again", k.Token, whose, lasts(k.ExpiresAt))
+}
+
+// issue is the making of a token. In a file it is nowhere else.
+func (i issuing) issue(issue func() (client.Issued, error)) (k client.Issued, err error) {
+	var file *os.File
+	if i.file != "" {
+		if file, err = os.OpenFile(i.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+			return k, problem.Wrap(err, problem.Invalid, "file %s cannot be made anew (%v)", i.file, errors.Unwrap(err))
+		}
+	}
+	k, err = issue()
+	if err == nil && file != nil {
+		_, err = io.WriteString(file, k.Secret+"\n")
+		err = errors.Join(err, file.Sync())
+	}
+	if file != nil {
+		if err = errors.Join(err, file.Close()); err != nil {
+			return k, errors.Join(err, os.Remove(i.file))
+		}
+		k.Secret = ""
+	}
+	return k, err
 }
 
 func lasts(until time.Time) string {

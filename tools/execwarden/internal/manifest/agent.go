@@ -23,6 +23,9 @@ type agentFields struct {
 		Enabled bool           `yaml:"enabled"`
 		Egress  []egressFields `yaml:"egress"`
 	} `yaml:"runtime"`
+	MCP struct {
+		Tools agent.Listing `yaml:"tools"` // default: all
+	} `yaml:"mcp"`
 	Budgets struct {
 		Steps  int `yaml:"steps"`
 		Calls  int `yaml:"calls"`
@@ -58,6 +61,7 @@ func buildAgent(d *document) (r Resource) {
 		Agent: named[id.Agent](d), Hosting: f.Hosting,
 		Runtime: agent.Runtime{Enabled: f.Runtime.Enabled},
 		Budgets: agent.Budgets(f.Budgets),
+		MCP:     agent.MCP(f.MCP),
 		Body:    agent.Body{Instructions: f.Instructions},
 	}
 	if def.Hosting == "" {
@@ -81,6 +85,10 @@ func (d *document) checkAgent(a agent.Defined, hasModel bool) {
 	switch {
 	case a.Hosting != agent.Hosted && a.Hosting != agent.External:
 		d.fault("$.hosting", "hosting %.40q is not hosted or external", a.Hosting)
+	case !a.MCP.Tools.Known():
+		d.fault("$.mcp.tools", "tools %.40q is not all or lazy", a.MCP.Tools)
+	case a.Hosting == agent.Hosted && a.MCP != agent.MCP{}:
+		d.fault("$.mcp", "a hosted agent is not served over MCP")
 	case a.Hosting == agent.External && hasModel:
 		d.fault("$.model", "an external agent brings its own model")
 	case a.Hosting == agent.Hosted && !hasModel:

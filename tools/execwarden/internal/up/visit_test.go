@@ -28,7 +28,7 @@ import (
 // person is somebody on a machine.
 type person struct {
 	*duplex.End
-	t        *testing.T
+	t        testing.TB
 	admitted ask.AdmittedVisit
 	joined   chan error
 	cut      context.CancelFunc // their network
