@@ -28,12 +28,15 @@ type Membership struct {
 	Role      member.Role `json:"role"`
 	Agent     id.Agent    `json:"agent,omitempty"` // when set, the token is this agent's, and Member who made it
 	Token     id.Token    `json:"token"`
+	Client    id.Client   `json:"client,omitempty"`    // that the agent's token was given to by a login, whose id Token is then
+	Resource  string      `json:"resource,omitempty"`  // the URL that a client's token is for
 	ExpiresAt time.Time   `json:"expires_at,omitzero"` // zero: never
 }
 
 // People keeps the tokens of members.
 type People struct {
 	kv  jetstream.KeyValue
+	js  jetstream.JetStream
 	log *eventlog.Log
 }
 
@@ -43,7 +46,7 @@ func OpenPeople(ctx context.Context, conn *bus.Conn, log *eventlog.Log) (*People
 	if err != nil {
 		return nil, problem.Wrap(err, problem.Unavailable, "the people bucket is not there; is the bus provisioned?")
 	}
-	return &People{kv: kv, log: log}, nil
+	return &People{kv: kv, js: conn.JS, log: log}, nil
 }
 
 func key(h Hash) string { return "token." + h.String() }

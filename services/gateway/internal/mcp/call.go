@@ -42,7 +42,7 @@ const poll = 200 * time.Millisecond
 // call makes a call and gives the members of its result. The request is durable before anything happens, and so is the outcome
 // before it is answered.
 func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[string]json.RawMessage, error) {
-	leave, err := e.sessions.enter(c.who, e.Limits.AtOnce)
+	leave, err := e.sessions.enter(c.who, e.Limits, time.Now())
 	if err != nil {
 		return nil, err
 	}

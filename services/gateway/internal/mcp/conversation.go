@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/time/rate"
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/id"
@@ -73,6 +74,7 @@ type sessions struct {
 	by      map[string]*conversation // with a session, by its id
 	tokens  map[tokenKey]*conversation
 	atOnce  map[agentKey]int
+	rates   map[agentKey]*rate.Limiter
 	open    map[*mcp.ServerSession]listening // streams of news, where the protocol has no sessions
 	waiting sync.WaitGroup
 	ctx     context.Context
@@ -94,7 +96,7 @@ type tokenKey struct {
 const maxTokens = 10_000
 
 func newSessions() *sessions {
-	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, open: map[*mcp.ServerSession]listening{}}
+	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, rates: map[agentKey]*rate.Limiter{}, open: map[*mcp.ServerSession]listening{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -183,13 +185,39 @@ func (s *sessions) listen(who auth.Agent, session *mcp.ServerSession, server *mc
 	}
 }
 
-// enter counts a call of an agent.
-func (s *sessions) enter(who auth.Agent, most int) (leave func(), err error) {
+// maxRates is how many agents' rates are remembered. Forgetting one lets its agent begin with a whole burst again.
+const maxRates = 10_000
+
+// tooFast is a call above the agent's rate.
+type tooFast struct {
+	why   *problem.Error
+	after time.Duration // until one more may be made
+}
+
+func (t *tooFast) Error() string { return t.why.Error() }
+
+// Unwrap lets the problem be found.
+func (t *tooFast) Unwrap() error { return t.why }
+
+// enter counts a call of an agent. Problems: busy.
+func (s *sessions) enter(who auth.Agent, l Limits, now time.Time) (leave func(), err error) {
 	key := agentKey{who.Tenant, who.Agent}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.atOnce[key] >= most {
+	if most := l.AtOnce; s.atOnce[key] >= most {
 		return nil, problem.New(problem.Busy, "the agent has %d calls under way at this instance, which is the most; try again when some have ended", most)
+	}
+	rates := s.rates[key]
+	if rates == nil && l.Rate > 0 {
+		if len(s.rates) >= maxRates {
+			clear(s.rates)
+		}
+		rates = rate.NewLimiter(rate.Limit(l.Rate), l.Burst)
+		s.rates[key] = rates
+	}
+	if rates != nil && !rates.AllowN(now, 1) {
+		after := max(time.Duration((1-rates.TokensAt(now))/float64(l.Rate)*float64(time.Second)).Round(time.Millisecond), time.Millisecond)
+		return nil, &tooFast{problem.New(problem.Busy, "the agent makes more than %d calls per second at this instance; try again in %s", l.Rate, after), after}
 	}
 	s.atOnce[key]++
 	return func() {

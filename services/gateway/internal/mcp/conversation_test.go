@@ -97,20 +97,20 @@ func TestCallsAtOnce(t *testing.T) {
 	s := newSessions()
 	defer s.close()
 	a, b := auth.Agent{Tenant: "tnt_main", Agent: "agt_a"}, auth.Agent{Tenant: "tnt_main", Agent: "agt_b"}
-	leave, err := s.enter(a, 1)
+	leave, err := s.enter(a, Limits{AtOnce: 1}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.enter(a, 1); err == nil {
+	if _, err := s.enter(a, Limits{AtOnce: 1}, time.Now()); err == nil {
 		t.Error("two at once, and one is the most")
 	}
-	other, err := s.enter(b, 1)
+	other, err := s.enter(b, Limits{AtOnce: 1}, time.Now())
 	if err != nil {
 		t.Error(err)
 	}
 	other()
 	leave()
-	if leave, err = s.enter(a, 1); err != nil {
+	if leave, err = s.enter(a, Limits{AtOnce: 1}, time.Now()); err != nil {
 		t.Error(err)
 	} else {
 		leave()

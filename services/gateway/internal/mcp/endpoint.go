@@ -46,6 +46,8 @@ type Endpoint struct {
 	Version string
 	Note    *slog.Logger
 	Limits  Limits
+	// Covers says whether a token for a resource is one for a path of the endpoint.
+	Covers func(resource, path string) bool
 
 	ear      *hints.Ear
 	news     *news
@@ -57,6 +59,8 @@ type Endpoint struct {
 // Limits bound what agents may have under way.
 type Limits struct {
 	AtOnce      int           // calls of one agent at this instance
+	Rate        int           // calls of one agent per second, over a while, at this instance; 0: as many as it likes
+	Burst       int           // calls that it may make at once before that counts
 	Sessions    int           // of one agent at this instance
 	SessionIdle time.Duration // after which a session is closed
 	CallLife    time.Duration // in which a call has to be decided
@@ -110,6 +114,9 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := e.Site.CheckPage(r)
 	if err == nil {
 		v.who, err = e.Gate.IdentifyAgent(r)
+	}
+	if err == nil && v.who.Resource != "" && !e.Covers(v.who.Resource, r.URL.Path) {
+		err = problem.New(problem.Unauthenticated, "the access token is for %.200s, and not for this endpoint", v.who.Resource)
 	}
 	if err == nil && v.connection != "" {
 		name, invalid := id.Named[id.Connection](v.connection)
@@ -222,7 +229,11 @@ const private = "private"
 
 // challenge tells a client that has no token, or one that does not hold, where it gets one (RFC 9728, section 5.1).
 func (e *Endpoint) challenge(r *http.Request) string {
-	return `Bearer resource_metadata="` + e.Site.URL("/.well-known/oauth-protected-resource"+r.URL.Path, nil) + `"`
+	out := `Bearer resource_metadata="` + e.Site.URL("/.well-known/oauth-protected-resource"+r.URL.Path, nil) + `", scope="mcp"`
+	if r.Header.Get("Authorization") != "" {
+		out += `, error="invalid_token"` // RFC 6750, section 3.1: not for who sent none
+	}
+	return out
 }
 
 // served says whether a connection's tools are in a conversation.
