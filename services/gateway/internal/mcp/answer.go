@@ -30,15 +30,21 @@ func (e *Endpoint) answer(ctx context.Context, c *conversation, method string, r
 }
 
 func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+	ctx, leave := c.within(ctx)
+	defer leave()
+	if c.ctx.Err() != nil {
+		return nil, problem.New(problem.Unauthenticated, "the access token does not hold any more")
+	}
 	switch p := r.GetParams().(type) {
 	case *mcp.InitializeParams:
-		result, err := next(ctx, method, r)
-		if err == nil && c.session != "" {
-			if session, ok := r.GetSession().(*mcp.ServerSession); ok {
-				err = e.sessions.keep(c, session, e.Limits.Sessions)
-			}
+		return e.begin(ctx, c, method, r, next)
+	case *mcp.SubscriptionsListenParams:
+		leave, err := e.sessions.listen(c.who, e.Limits.Sessions)
+		if err != nil {
+			return nil, err
 		}
-		return result, err
+		defer leave()
+		return next(ctx, method, r)
 	case *mcp.ListToolsParams:
 		return e.listTools(ctx, c, p)
 	case *mcp.ListResourcesParams:
@@ -51,7 +57,10 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 		items, next, err := e.list(ctx, c, r, method, p.Cursor)
 		return rawPrompts{raw: page("prompts", items, next)}.result(err)
 	case *mcp.CallToolParamsRaw:
-		full, ok := e.full(c, p.Name)
+		full, ok, err := e.tool(ctx, c, p.Name)
+		if err != nil {
+			return nil, err
+		}
 		if !ok {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool " + clip(p.Name)}
 		}
@@ -83,6 +92,34 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 		return e.complete(ctx, c, r, p)
 	}
 	return next(ctx, method, r)
+}
+
+// begin begins a session, if there is room for it: the SDK keeps what it has begun.
+func (e *Endpoint) begin(ctx context.Context, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+	session, ok := r.GetSession().(*mcp.ServerSession)
+	if !ok || c.session == "" || e.sessions.find(c.session) != nil {
+		return next(ctx, method, r)
+	}
+	if err := e.sessions.admit(c, e.Limits.Sessions); err != nil {
+		return nil, err
+	}
+	result, err := next(ctx, method, r)
+	if err != nil {
+		e.sessions.forget(c)
+		return nil, err
+	}
+	e.sessions.keep(c, session)
+	if !e.holds(c.who) { // it was revoked before this was there to be ended
+		c.over()
+	}
+	return result, nil
+}
+
+// within gives a context that ends with the conversation too.
+func (c *conversation) within(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // inputOf is what the client gave to what was asked for, as the broker passes it on. It is nil for a request that is no second
@@ -142,8 +179,7 @@ func (e *Endpoint) listTools(ctx context.Context, c *conversation, p *mcp.ListTo
 	if c.connection != "" && after == "" {
 		after = c.connection + "." // what comes before is another's
 	}
-	tools, err := rpc.Ask[ask.VisibleTools](ctx, e.Conn, schemas.Toolbroker, "tools_visible", c.who.Caller(),
-		ask.Visibility{Agent: c.who.Agent, Run: c.current(), As: ask.Paged, After: after})
+	tools, err := e.visible(ctx, c, after)
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +315,10 @@ func (e *Endpoint) owner(ctx context.Context, c *conversation, r mcp.Request, li
 		return c.connection, value, nil
 	}
 	if member == "name" {
-		full, ok := e.full(c, value)
+		full, ok, err := c.find(value, func() error { return e.everyPrompt(ctx, c, r) })
+		if err != nil {
+			return "", "", err
+		}
 		if !ok {
 			return "", "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown prompt " + clip(value)}
 		}
@@ -318,6 +357,50 @@ func (e *Endpoint) owner(ctx context.Context, c *conversation, r mcp.Request, li
 		return "", "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "resource not found: " + clip(value)}
 	}
 	return con, value, nil
+}
+
+// tool is a tool's name as grants have it, of the name that the client knows it by.
+func (e *Endpoint) tool(ctx context.Context, c *conversation, name string) (full string, ok bool, err error) {
+	if c.connection != "" {
+		return c.connection + "." + name, name != "" && !connection.Method(name), nil
+	}
+	full, ok, err = c.find(name, func() error { return e.everyTool(ctx, c) })
+	_, own, _ := cutName(full)
+	return full, ok && !connection.Method(own), err
+}
+
+// everyTool has the name of every tool said.
+func (e *Endpoint) everyTool(ctx context.Context, c *conversation) error {
+	for after, rest := "", true; rest; {
+		tools, err := e.visible(ctx, c, after)
+		if err != nil {
+			return err
+		}
+		for _, t := range tools.Tools {
+			c.names.of(t.Name)
+			after = t.Name
+		}
+		rest = tools.Rest
+	}
+	return nil
+}
+
+// everyPrompt has the name of every prompt said.
+func (e *Endpoint) everyPrompt(ctx context.Context, c *conversation, r mcp.Request) error {
+	for at, rest := "", true; rest; {
+		_, next, err := e.list(ctx, c, r, "prompts/list", at)
+		if err != nil {
+			return err
+		}
+		at, rest = next, next != ""
+	}
+	return nil
+}
+
+// visible gives a page of the tools that the agent may call.
+func (e *Endpoint) visible(ctx context.Context, c *conversation, after string) (ask.VisibleTools, error) {
+	return rpc.Ask[ask.VisibleTools](ctx, e.Conn, schemas.Toolbroker, "tools_visible", c.who.Caller(),
+		ask.Visibility{Agent: c.who.Agent, Run: c.current(), As: ask.Paged, After: after})
 }
 
 // current is the conversation as it is, for what is no call.

@@ -117,7 +117,7 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 		switch {
 		case state.Outcome != nil:
 			t.drain(words, last)
-			c.settled(key)
+			c.settled(at.call)
 			pending.over(ctx)
 			return e.outcome(c, at, state)
 		case state.Held != nil && !state.Settled():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -69,11 +70,11 @@ func (c *conversation) hold(key string, at standing, now time.Time) {
 	}
 }
 
-// settled forgets a call whose outcome is being answered.
-func (c *conversation) settled(key string) {
+// settled forgets a call whose outcome is being answered, whatever it was asked for again by.
+func (c *conversation) settled(call id.Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.held, key)
+	maps.DeleteFunc(c.held, func(_ string, h held) bool { return h.call == call })
 }
 
 // approving is what is done for a client while a person decides.
