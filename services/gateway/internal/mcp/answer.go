@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"reflect"
+	"runtime/debug"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -21,8 +23,15 @@ import (
 )
 
 // answer answers one request of a client. What it does not know is the SDK's: the protocol's own.
-func (e *Endpoint) answer(ctx context.Context, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
-	result, err := e.handle(ctx, c, method, r, next)
+func (e *Endpoint) answer(ctx context.Context, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (result mcp.Result, err error) {
+	// It runs in a goroutine of the SDK's, where a panic would end every service of this process, for what one client sent.
+	defer func() {
+		if why := recover(); why != nil {
+			e.Note.ErrorContext(ctx, "request", "method", method, "panic", why, "stack", string(debug.Stack()))
+			result, err = nil, e.fault(ctx, method, problem.New(problem.Internal, "the request could not be answered"))
+		}
+	}()
+	result, err = e.handle(ctx, c, method, r, next)
 	if err != nil {
 		return nil, e.fault(ctx, method, err)
 	}
@@ -45,15 +54,27 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 		}
 		defer leave()
 		return next(ctx, method, r)
-	case *mcp.ListToolsParams:
+	case *mcp.ListToolsParams: // nil, as the others, where a client sent none
+		if p == nil {
+			p = &mcp.ListToolsParams{}
+		}
 		return e.listTools(ctx, c, p)
 	case *mcp.ListResourcesParams:
+		if p == nil {
+			p = &mcp.ListResourcesParams{}
+		}
 		items, next, err := e.list(ctx, c, r, method, p.Cursor)
 		return rawResources{raw: page("resources", items, next)}.result(err)
 	case *mcp.ListResourceTemplatesParams:
+		if p == nil {
+			p = &mcp.ListResourceTemplatesParams{}
+		}
 		items, next, err := e.list(ctx, c, r, method, p.Cursor)
 		return rawTemplates{raw: page("resourceTemplates", items, next)}.result(err)
 	case *mcp.ListPromptsParams:
+		if p == nil {
+			p = &mcp.ListPromptsParams{}
+		}
 		items, next, err := e.list(ctx, c, r, method, p.Cursor)
 		return rawPrompts{raw: page("prompts", items, next)}.result(err)
 	case *mcp.CallToolParamsRaw:
@@ -65,7 +86,7 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool " + clip(p.Name)}
 		}
 		args := p.Arguments
-		if len(args) == 0 {
+		if len(args) == 0 || string(args) == "null" { // clients say it either way
 			args = json.RawMessage("{}")
 		}
 		raw, err := e.call(ctx, c, request{tool: full, args: args, input: inputOf(p.InputResponses, p.RequestState), state: p.RequestState, meta: p.Meta, of: r})
@@ -244,7 +265,7 @@ func client(r mcp.Request) call.Client {
 			out.Capabilities, _ = json.Marshal(p.Capabilities) // it was JSON
 		}
 	}
-	if meta := r.GetParams().GetMeta(); meta != nil {
+	if meta := metaOf(r); meta != nil {
 		if level, ok := meta[mcp.MetaKeyLogLevel].(string); ok {
 			out.LogLevel = level
 		}
@@ -253,6 +274,15 @@ func client(r mcp.Request) call.Client {
 		}
 	}
 	return out
+}
+
+// metaOf is what a request says of itself, nil where it has no parameters.
+func metaOf(r mcp.Request) map[string]any {
+	p := r.GetParams()
+	if v := reflect.ValueOf(p); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil
+	}
+	return p.GetMeta()
 }
 
 // listWithin is how long the broker may take to ask servers.

@@ -112,14 +112,10 @@ const progressEvery = 5 * time.Second
 func (a *approving) step(ctx context.Context, t *teller) (map[string]json.RawMessage, error) {
 	words := fmt.Sprintf("%s waits for a person's approval (%s): %s", a.at.tool, a.reason, a.link)
 	switch {
-	case a.modern && a.byURL && !a.asked:
-		a.asked = true
-		if time.Since(a.began) < soon {
-			break
+	case a.modern && a.byURL:
+		if time.Since(a.began) >= min(soon, a.e.Limits.HeldWait) {
+			return a.input(words), nil
 		}
-		fallthrough
-	case a.modern && a.byURL && time.Since(a.began) >= soon:
-		return a.input(words), nil
 	case !a.modern && a.byURL && !a.asked:
 		a.asked = true
 		t.asking.Go(func() {
