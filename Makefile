@@ -100,6 +100,10 @@ bench-broker: ## what the broker adds to a call, decides among many grants, and 
 bench-env: ## a command on a connected machine beside fork/exec, bubblewrap and docker exec; attach; revoke (about a minute)
 	$(GO) test -run '^$$' -bench . -benchtime $(or $(BENCHTIME),200x) ./services/environments/internal/host
 
+.PHONY: bench-mcp
+bench-mcp: ## a tool call over MCP beside the same call made directly, and a revocation under 1,000 sessions (about 4 minutes)
+	$(GO) run ./tools/bench/cmd/bench-mcp $(BENCHFLAGS)
+
 .PHONY: bench-path
 bench-path: ## the call path beside the bare appends (about 90 seconds)
 	$(GO) run ./tools/bench/cmd/bench-path

@@ -2,6 +2,7 @@ package callpath
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 
@@ -27,7 +28,8 @@ type found struct {
 	Text string `json:"text"`
 }
 
-func newProvider() *provider {
+// newProvider has so many tools besides, which nobody calls.
+func newProvider(more int) *provider {
 	p := &provider{}
 	p.release()
 	server := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
@@ -38,6 +40,10 @@ func newProvider() *provider {
 		Annotations: &mcp.ToolAnnotations{IdempotentHint: true, DestructiveHint: &closed, OpenWorldHint: &closed}}, answer)
 	mcp.AddTool(server, &mcp.Tool{Name: "hang", Description: "Answers when it is released.",
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed}}, p.hang)
+	for i := range more {
+		mcp.AddTool(server, &mcp.Tool{Name: fmt.Sprintf("more_%03d", i), Description: "Answers at once.",
+			Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed}}, answer)
+	}
 	p.Handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})
 	return p
 }
