@@ -81,6 +81,7 @@ type RevokedRow struct {
 // Outside is everything that was measured.
 type Outside struct {
 	Rows    []OutsideRow `json:"rows"`
+	Stages  []StageRow   `json:"stages,omitempty"`
 	Revoked []RevokedRow `json:"revoked,omitempty"`
 }
 
@@ -184,6 +185,14 @@ func (r *Outside) calls(ctx context.Context, h *house, token string, s Sync, l L
 	}
 	ways := []way{{Direct, func(ctx context.Context, c int) error { return read(ctx, direct[c], "read") }},
 		{Pure, func(ctx context.Context, c int) error { return read(ctx, through[c], "bench__read") }}}
+	if l == cfg.Loads[0] {
+		row, err := stages(ctx, h, through[0])
+		if err != nil {
+			return err
+		}
+		row.Sync = s
+		r.Stages = append(r.Stages, row)
+	}
 	for _, n := range cfg.Callers {
 		turns, err := measure(ctx, ways, n, Config{Rounds: cfg.Rounds, Round: cfg.Round})
 		if err != nil {
@@ -327,6 +336,14 @@ func (r Outside) WriteTable(out io.Writer) error {
 	for _, p := range r.Rows {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\t%.0f\t%s\t%s\t%.0f\t%s\t%s\t\n", p.Sync, p.Load.Grants, p.Load.Tools, p.Callers,
 			ms(p.DirectP50), ms(p.DirectP99), p.DirectRate, ms(p.P50), ms(p.P99), p.Rate, ms(p.Added), times(p.Times))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprint(out, "\nwhere the time of one client's call goes, medians in ms\n\n")
+	fmt.Fprintln(w, "sync\tto requested\tto admitted\tto the provider\tto finished\tto the client\t")
+	for _, p := range r.Stages {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", p.Sync, ms(p.Requested), ms(p.Admitted), ms(p.Provider), ms(p.Finished), ms(p.Client))
 	}
 	if err := w.Flush(); err != nil || len(r.Revoked) == 0 {
 		return err

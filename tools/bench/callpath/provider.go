@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -16,6 +17,7 @@ type provider struct {
 	loopback.Server
 	hanging  atomic.Int64 // calls of hang that have not returned
 	released atomic.Pointer[chan struct{}]
+	read     atomic.Int64 // when read was called last, in nanoseconds of Unix time
 }
 
 // query is the argument of every tool.
@@ -35,7 +37,10 @@ func newProvider(more int) *provider {
 	server := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
 	closed := false
 	mcp.AddTool(server, &mcp.Tool{Name: "read", Description: "Answers at once, and changes nothing.",
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed}}, answer)
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed}}, func(ctx context.Context, r *mcp.CallToolRequest, q query) (*mcp.CallToolResult, found, error) {
+		p.read.Store(time.Now().UnixNano())
+		return answer(ctx, r, q)
+	})
 	mcp.AddTool(server, &mcp.Tool{Name: "write", Description: "Answers at once; repeating it changes nothing more.",
 		Annotations: &mcp.ToolAnnotations{IdempotentHint: true, DestructiveHint: &closed, OpenWorldHint: &closed}}, answer)
 	mcp.AddTool(server, &mcp.Tool{Name: "hang", Description: "Answers when it is released.",

@@ -110,7 +110,7 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 			e.giveUp(c, at)
 			return nil, ctx.Err()
 		}
-		state, err := calls.Read(ctx, e.Log, c.who.Tenant, at.run, at.call, at.seq)
+		state, err := calls.Progress(ctx, e.Log, c.who.Tenant, at.run, at.call, at.seq)
 		if err != nil {
 			return nil, err
 		}
