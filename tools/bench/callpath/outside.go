@@ -292,6 +292,9 @@ func (r *Outside) revocations(ctx context.Context, h *house, token string, s Syn
 				slots <- struct{}{}
 				asked := time.Now()
 				err := read(ctx, w.session, "bench__read")
+				for err != nil && problemOf(err) != "denied" && time.Since(asked) < readyWait { // nobody is let in by an instance that may be behind
+					err = read(ctx, w.session, "bench__read")
+				}
 				took := time.Since(asked)
 				<-slots
 				var when time.Time
@@ -302,7 +305,11 @@ func (r *Outside) revocations(ctx context.Context, h *house, token string, s Syn
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				if problemOf(err) != "denied" && first == nil {
+				switch {
+				case first != nil:
+				case err == nil:
+					first = errors.New("a call went through after the revocation was answered")
+				case problemOf(err) != "denied":
 					first = fmt.Errorf("after the revocation was answered a call ended as: %w", err)
 				}
 				denied, told = append(denied, took), append(told, when.Sub(began))

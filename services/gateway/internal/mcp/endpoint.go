@@ -197,9 +197,11 @@ func (e *Endpoint) serve(c *conversation) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "execwarden", Title: "ExecWarden", Version: e.Version}, &mcp.ServerOptions{
 		Logger: e.Note, SchemaCache: schemaCache, GetSessionID: c.sessionID,
 		Capabilities: &mcp.ServerCapabilities{
-			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
+			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{ListChanged: true},
 			Prompts: &mcp.PromptCapabilities{ListChanged: true}, Completions: &mcp.CompletionCapabilities{}, Logging: &mcp.LoggingCapabilities{},
 		},
+		// Subscriptions are not declared: what a server says of a resource reaches nobody. One that is asked for all the same is
+		// taken, as the conformance suite of 2025-11-25 wants it.
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {

@@ -273,6 +273,12 @@ func (c mcpCase) cancelled(t *testing.T) {
 
 func (c mcpCase) resources(t *testing.T) {
 	s, _ := c.w.dial(t, c.name, c.era, "/mcp", nil)
+	if caps := s.InitializeResult().Capabilities; caps.Resources == nil || caps.Resources.Subscribe || !caps.Resources.ListChanged {
+		t.Errorf("%+v", caps.Resources)
+	}
+	if c.era == sessions {
+		must(t, s.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "file:///open/a.txt"})) // it is taken, as the conformance suite wants it
+	}
 	list, err := s.ListResources(t.Context(), nil)
 	if err != nil || len(list.Resources) != 1 || list.Resources[0].URI != "file:///open/a.txt" {
 		t.Fatalf("%+v, %v", list, err)
