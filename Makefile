@@ -97,8 +97,9 @@ bench-broker: ## what the broker adds to a call, decides among many grants, and 
 	$(GO) run ./tools/bench/cmd/bench-path --transport tcp --callers 1,16,64 --revokes 30 --in-flight 64
 
 .PHONY: bench-env
-bench-env: ## a command on a connected machine beside fork/exec, bubblewrap and docker exec; attach; revoke (about a minute)
+bench-env: ## a command on a connected machine beside fork/exec, bubblewrap and docker exec; attach; revoke; and from an MCP client and back, with output in MB/s (about two minutes)
 	$(GO) test -run '^$$' -bench . -benchtime $(or $(BENCHTIME),200x) ./services/environments/internal/host
+	$(GO) test -run '^$$' -bench BenchmarkMachine -benchtime $(or $(BENCHTIME_WHOLE),20x) ./tools/execwarden/internal/up
 
 .PHONY: bench-mcp
 bench-mcp: ## a tool call over MCP beside the same call made directly, and a revocation under 1,000 sessions (about 4 minutes)

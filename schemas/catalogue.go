@@ -25,6 +25,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/tenant"
 	"github.com/execwarden/execwarden/schemas/token"
 	"github.com/execwarden/execwarden/schemas/trigger"
+	"github.com/execwarden/execwarden/schemas/visit"
 	"github.com/execwarden/execwarden/schemas/volume"
 )
 
@@ -154,6 +155,9 @@ var catalogue = []Entry{
 	entry[artifact.Kept](1, Activity, true, nil, Runtime),
 	entry[artifact.Removed](1, Activity, true, nil, Runtime),
 	entry[artifact.Refused](1, Activity, true, nil, Runtime),
+
+	entry[visit.Admitted](1, Activity, true, nil, Toolbroker),
+	entry[visit.Ended](1, Activity, true, nil, Environments),
 
 	entry[ledger.Checkpointed](1, Proofs, false, nil, Ledger),
 }

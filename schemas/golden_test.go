@@ -37,6 +37,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/tenant"
 	"github.com/execwarden/execwarden/schemas/token"
 	"github.com/execwarden/execwarden/schemas/trigger"
+	"github.com/execwarden/execwarden/schemas/visit"
 	"github.com/execwarden/execwarden/schemas/volume"
 )
 
@@ -79,8 +80,8 @@ var samples = []struct {
 	{"key_1a2b3c", "", key.Published{Key: "key_1a2b3c", Purpose: "permit", Public: []byte("0123456789abcdef0123456789abcdef"), NotBefore: at, Signature: bytes.Repeat([]byte{7}, 64)}},
 	{"agt_triage", "", triage},
 	{"con_github", "", connection.Defined{Connection: "con_github", Type: connection.GitHub, URL: "https://api.github.com", GitURL: "https://github.com", Private: []string{"10.1.2.5:443"}, Hosts: []string{"*.blob.core.windows.net"}, Trusted: true,
-		OAuth: connection.OAuth{Flow: connection.AuthorizationCode, ClientID: "execwarden", Scopes: []string{"issues:read"}}, Credential: "9f86d081884c", Removed: true}},
-	{"con_tickets", "", connection.LoginChanged{Connection: "con_tickets", URL: "https://mcp.example.com/mcp", OAuth: connection.OAuth{Flow: connection.AuthorizationCode, ClientID: "execwarden", Scopes: []string{"issues:read"}}, State: connection.LoginNeeded, Attempt: "lgn_1a2b3c", Reason: "the authorization server refused to renew the token", Failed: true, By: "mem_owner", Issuer: "https://auth.example.com", Scopes: []string{"issues:read"}}},
+		OAuth: connection.OAuth{Flow: connection.AuthorizationCode, ClientID: "execwarden", Scopes: []string{"issues:read"}, PerAgent: true}, Credential: "9f86d081884c", Removed: true}},
+	{"con_tickets", "", connection.LoginChanged{Connection: "con_tickets", Agent: "agt_laptop", URL: "https://mcp.example.com/mcp", OAuth: connection.OAuth{Flow: connection.AuthorizationCode, ClientID: "execwarden", Scopes: []string{"issues:read"}, PerAgent: true}, State: connection.LoginNeeded, Attempt: "lgn_1a2b3c", Reason: "the authorization server refused to renew the token", Failed: true, By: "mem_owner", Issuer: "https://auth.example.com", Scopes: []string{"issues:read"}}},
 	{"con_petstore", "", connection.Packaged{Connection: "con_petstore", Name: "petstore", Version: "1.0.0", Digest: digestA, Operations: 3, Body: connection.Package{Package: json.RawMessage(`{"name":"petstore"}`)}}},
 	{"con_github", "", connection.Listed{Connection: "con_github", Body: connection.Tools{Tools: []connection.Tool{{Name: "add_issue_comment", Description: "Add a comment.", Schema: json.RawMessage(`{"type":"object"}`), Effect: connection.Probeable, Writes: true, Lent: true, More: json.RawMessage(`{"title":"Comment"}`), ChangedAt: at}}}}},
 	{"grt_comment", "", grant.Created{Grant: "grt_comment", Agent: "agt_triage", Run: runA, Verdict: grant.Allow, Condition: "size(args.body) < 1000",
@@ -92,7 +93,7 @@ var samples = []struct {
 		Enrolment: &environment.Enrolment{Digest: digestA, ExpiresAt: at.Add(15 * time.Minute)},
 		Connector: &environment.Enrolled{NKey: "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4", Token: digestA, At: at}}},
 	{"env_builder", "", connector.Welcomed{Environment: "env_builder", Instance: "i1", Store: "s1", Version: "1.0.0", Manifest: environment.Manifest{
-		Policy: digestA, Platform: "linux/amd64", Shell: true, Network: "targets", Roots: []environment.Root{{Path: "/srv/data", Write: true}}, Programs: []string{"/usr/bin/git"},
+		Policy: digestA, Platform: "linux/amd64", Shell: true, Network: "targets", Roots: []environment.Root{{Path: "/srv/data", Write: true}}, Programs: []string{"/usr/bin/git"}, Preview: []string{"3000-3999"}, Browser: true, Images: []string{"postgres:17"},
 		PrivateHTTP: []string{"tickets.internal:8080 GET,HEAD"}, Targets: []string{"db.internal:5432"}, Execs: 4, Volumes: 8, Isolation: environment.Isolation{NoNewPrivs: true, Landlock: 7, Seccomp: true, Cgroup: true, Network: true, Container: true}}}},
 	{"vol_0a1b2c3d4e5f8a6b8c9d0e1f2a3b4c5d", "", volume.Defined{Volume: "vol_0a1b2c3d4e5f8a6b8c9d0e1f2a3b4c5d", Environment: "env_builder", Name: "main", Epoch: 2,
 		Attached:   &volume.Attachment{Attachment: "att_1b2c3d4e5f6a8b7c8d9e0f1a2b3c4d5e", Holder: volume.Holder{Agent: "agt_triage", Session: sessionA, Run: runA}, Since: at, Draining: true},
@@ -150,6 +151,10 @@ var samples = []struct {
 	{string(sessionA), "", artifact.Kept{Origin: artifact.Origin{Owner: string(sessionA), Run: runA, Call: callA, Seq: 3}, Name: "totals.json", Type: artifact.JSON, Size: 11, Digest: digestA, Taint: []string{"fetch:status.example.com"}, Body: artifact.Value{Value: []byte(`{"total":7}`)}}},
 	{string(sessionA), "", artifact.Removed{Origin: artifact.Origin{Owner: string(sessionA), Run: runA, Call: callA, Seq: 4}, Name: "totals.json"}},
 	{string(sessionA), "", artifact.Refused{Origin: artifact.Origin{Owner: string(sessionA), Run: runA, Call: callA, Seq: 5}, Name: "dump.bin", Digest: digestA, Code: "too_large", Message: "an artifact has at most 1048576 bytes"}},
+
+	{"vis_6f708192a3b4c5d6e7f8091021324354", "", visit.Admitted{Visit: "vis_6f708192a3b4c5d6e7f8091021324354", Way: visit.Shell, Environment: "env_builder", Volume: "main", Attachment: "att_1b2c3d4e5f6a8b7c8d9e0f1a2b3c4d5e", Epoch: 2,
+		Argv: []string{"htop"}, Terminal: true, Port: 3000}},
+	{"vis_6f708192a3b4c5d6e7f8091021324354", "", visit.Ended{Visit: "vis_6f708192a3b4c5d6e7f8091021324354", Environment: "env_builder", Reason: "hangup", Code: -1, Signal: "SIGHUP", Streams: 1, In: 12, Out: 3456, SHA256: digestA, Survivors: 1}},
 
 	{"tnt_main", "", ledger.Checkpointed{Tenant: tenantA, Stream: "EW_ACTIVITY", Size: 64, Root: "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=", Note: "execwarden/tnt_main/EW_ACTIVITY\n64\nn4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=\n\n— execwarden 1a2b3c4d\n"}},
 }

@@ -3,6 +3,7 @@ module github.com/execwarden/execwarden/tools
 go 1.26.0
 
 require (
+	github.com/coder/websocket v1.8.15
 	github.com/execwarden/execwarden/libs v0.0.0
 	github.com/execwarden/execwarden/schemas v0.0.0
 	github.com/execwarden/execwarden/services v0.0.0
@@ -44,6 +45,7 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/containerd/errdefs v1.0.0 // indirect
 	github.com/containerd/errdefs/pkg v0.3.0 // indirect
+	github.com/creack/pty v1.1.24 // indirect
 	github.com/distribution/reference v0.6.0 // indirect
 	github.com/docker/go-connections v0.8.2 // indirect
 	github.com/docker/go-units v0.5.0 // indirect

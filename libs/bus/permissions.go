@@ -29,8 +29,8 @@ type User struct {
 func Connector(tenant id.Tenant, env id.Environment, instance, key string) User {
 	return User{
 		Name:      string(tenant) + "/" + string(env),
-		Publish:   []string{MachineSubject(tenant, env, "*"), OutputSubject(tenant, env, "*"), GitSubject(string(tenant), string(env), "open"), GitSubject(string(tenant), string(env), "*.*")},
-		Subscribe: []string{EnvironmentSubject(tenant, env, instance, "*"), InboxPrefix(key) + ".>"},
+		Publish:   []string{MachineSubject(tenant, env, "*"), OutputSubject(tenant, env, "*"), GitSubject(string(tenant), string(env), "open"), GitSubject(string(tenant), string(env), "*.*"), VisitFrom(tenant, env, "*", "*")},
+		Subscribe: []string{EnvironmentSubject(tenant, env, instance, "*"), VisitTo(tenant, env, instance, "*", "*"), InboxPrefix(key) + ".>"},
 		Responses: 1, ResponseTTL: 5 * time.Minute,
 	}
 }
@@ -114,8 +114,8 @@ func serviceUser(s schemas.Service) User {
 	if s == schemas.Gateway {
 		say("$JS.API.STREAM.INFO.KV_"+PeopleBucket, "$KV."+PeopleBucket+".>",
 			"$JS.API.DIRECT.GET.KV_"+PeopleBucket+".$KV."+PeopleBucket+".>")
-		u.Subscribe = append(u.Subscribe, LiveSubject(">"))
-		say(LiveSubject("*.*.down"))
+		u.Subscribe = append(u.Subscribe, LiveSubject(">"), VisitFrom("*", "*", "*", "*"))
+		say(LiveSubject("*.*.down"), VisitTo("*", "*", "*", "*", "*"))
 		u.ResponseTTL = AnswerWithin // it asks clients what servers ask
 	}
 	if s == schemas.Environments {
@@ -212,6 +212,16 @@ func OutputHomeSubject(tenant id.Tenant, c id.Call) string {
 // GitSubject is where the connector of an environment asks the broker for git requests with a connection's credential.
 func GitSubject(tenant, env, rest string) string {
 	return "ew.git.v1." + tenant + "." + env + "." + rest
+}
+
+// VisitTo is where what a person sends flows to a machine, and VisitFrom where what comes back does. Nothing of it is stored.
+func VisitTo(tenant id.Tenant, env id.Environment, instance string, v id.Visit, stream string) string {
+	return "ew.visit.v1.to." + string(tenant) + "." + string(env) + "." + instance + "." + string(v) + "." + stream
+}
+
+// VisitFrom is the way back; see VisitTo.
+func VisitFrom(tenant id.Tenant, env id.Environment, v id.Visit, stream string) string {
+	return "ew.visit.v1.from." + string(tenant) + "." + string(env) + "." + string(v) + "." + stream
 }
 
 // DeadLetterSubject is where a service puts a message of one of its durables that it cannot decode.

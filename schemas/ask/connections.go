@@ -42,6 +42,7 @@ type FieldChange struct {
 // BeginLogin asks for the way to log in to a connection's provider. Redirect is where the browser comes back to.
 type BeginLogin struct {
 	Connection id.Connection `json:"connection"`
+	Agent      id.Agent      `json:"agent,omitempty"` // whose login it is to be; empty: the connection's own
 	Redirect   string        `json:"redirect"`
 }
 
@@ -60,6 +61,7 @@ type LookLogin struct {
 // WaitingLogin is a login that waits.
 type WaitingLogin struct {
 	Connection id.Connection `json:"connection"`
+	Agent      id.Agent      `json:"agent,omitempty"`
 	URL        string        `json:"url"`    // of the connection
 	Issuer     string        `json:"issuer"` // of the authorization server
 	By         id.Member     `json:"by"`     // who began it

@@ -52,6 +52,7 @@ type OAuth struct {
 	Flow     Flow     `json:"flow,omitempty"`
 	ClientID string   `json:"client_id,omitempty"` // of a client that was registered by hand; empty: the broker registers one (RFC 7591)
 	Scopes   []string `json:"scopes,omitempty"`    // empty: what the provider asks for
+	PerAgent bool     `json:"per_agent,omitempty"` // each agent has a login of its own, and the connection's own lists the tools and no more
 }
 
 // Login says whether a connection has the tokens that it needs.
@@ -67,6 +68,7 @@ const (
 // login of it. It holds no token.
 type LoginChanged struct {
 	Connection id.Connection `json:"connection"`
+	Agent      id.Agent      `json:"agent,omitempty"` // whose login it is, where each agent has its own; empty: the connection's
 	URL        string        `json:"url"`
 	OAuth      OAuth         `json:"oauth"`
 	State      Login         `json:"state"`

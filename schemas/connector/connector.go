@@ -10,6 +10,8 @@
 //	ew.env.v1.<tenant>.<environment>.<instance>.checkpoint registry asks, connector answers Checkpointed
 //	ew.env.v1.<tenant>.<environment>.<instance>.restore    registry asks, connector answers Copied
 //	ew.env.v1.<tenant>.<environment>.<instance>.clone      registry asks, connector answers Copied
+//	ew.machine.v1.<tenant>.<environment>.visited           connector tells that a visit ended, registry answers once it is on record
+//	ew.env.v1.<tenant>.<environment>.<instance>.visit      registry asks, connector answers VisitOpened
 //	ew.env.v1.<tenant>.<environment>.<instance>.fence      registry tells: a newer connector is there
 //	ew.out.v1.<tenant>.<environment>.<call>                connector stores output, in EW_OUTPUT
 //	ew.out.v1.<tenant>._.<call>                            registry stores whose output counts, in EW_OUTPUT
@@ -131,6 +133,12 @@ func (h Hello) Check() error {
 		return errors.New("instance, store and version are short words of a-z, 0-9 and '-'")
 	}
 	m := h.Manifest
+	if len(m.Images) > maxList || slices.ContainsFunc(m.Images, func(i string) bool { return len(i) > maxPath }) {
+		return errors.New("the manifest is too large")
+	}
+	if len(m.Preview) > maxList || slices.ContainsFunc(m.Preview, func(p string) bool { return len(p) > maxToken }) {
+		return errors.New("the manifest is too large")
+	}
 	if len(m.Roots) > maxList || len(m.Programs) > maxList || len(m.PrivateHTTP) > maxList || len(m.Targets) > maxList || len(m.Policy) > maxToken || len(m.Platform) > maxToken || len(m.Network) > maxToken {
 		return errors.New("the manifest is too large")
 	}

@@ -54,6 +54,9 @@ type Manifest struct {
 	Network   string    `json:"network"` // "off", "targets", "all", or "docker:" and the name of a network of the machine's Docker engine
 	Roots     []Root    `json:"roots,omitempty"`
 	Programs  []string  `json:"programs,omitempty"` // that may be run; empty: any
+	Preview   []string  `json:"preview,omitempty"`  // ports, or ranges of them, that a member may look at
+	Browser   bool      `json:"browser,omitempty"`  // there is one, and it may be used
+	Images    []string  `json:"images,omitempty"`   // that containers may be begun of
 	Execs     int       `json:"execs"`              // at once
 	Volumes   int       `json:"volumes"`            // how many may be made
 	// Targets are what commands reach where Network is "targets".

@@ -46,6 +46,7 @@ type (
 	Volume       string
 	Attachment   string
 	Conversation string
+	Visit        string
 )
 
 func (Tenant) prefix() string       { return "tnt" }
@@ -69,7 +70,20 @@ func (Target) prefix() string       { return "tgt" }
 func (Notice) prefix() string       { return "ntc" }
 func (Volume) prefix() string       { return "vol" }
 func (Attachment) prefix() string   { return "att" }
+func (Visit) prefix() string        { return "vis" }
 func (Conversation) prefix() string { return "mcp" }
+
+// ParseRun checks text from outside that names what calls are of: a run, or a conversation in its place.
+func ParseRun(text string) (Run, error) {
+	if r, err := Parse[Run](text); err == nil {
+		return r, nil
+	}
+	c, err := Parse[Conversation](text)
+	if err != nil {
+		return "", fmt.Errorf("%.80q is not an id that starts with run_ or mcp_", text)
+	}
+	return c.Run(), nil
+}
 
 // Run is what the calls of a conversation are said under: where there is no run, it takes its place.
 func (c Conversation) Run() Run { return Run(c) }

@@ -158,7 +158,7 @@ func Writes(full string) bool {
 // Tools lists the tools, as the broker shows them.
 func Tools() []connection.Tool { return all }
 
-var all = slices.Concat(tools, httpTools, resultTools, watchTools)
+var all = slices.Concat(tools, httpTools, resultTools, watchTools, browserTools, containerTools)
 
 func tool(name string, effect connection.Effect, writes bool, description, properties, required string) connection.Tool {
 	schema := `{"type":"object","properties":{` + properties + `},"additionalProperties":false`

@@ -4,7 +4,7 @@
 // Hears: call.admitted for route exec; run.cancelled; the control stream, as its view of keys, grants, agents, environments and
 // volumes; and connectors: hello, beats, and who asks to be let onto the bus.
 //
-// Says: environment.registered, connector.welcomed, volume.defined; the outcomes of exec calls.
+// Says: environment.registered, connector.welcomed, volume.defined, visit.ended; the outcomes of exec calls.
 //
 // Owns: environments, volumes and attachments. A volume has one writer: the attachment of its newest epoch.
 //

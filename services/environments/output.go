@@ -13,12 +13,17 @@ import (
 	"github.com/execwarden/execwarden/schemas/machine"
 )
 
-// maxOutput is how many pieces a page has: as many of 32 KiB as an answer carries.
-const maxOutput = 12
+// Bounds of a page: pieces, and bytes of them, after which it has no other.
+const (
+	maxOutput = 12
+	pageBytes = 256 << 10
+)
 
 // output reads what a call printed from EW_OUTPUT: also when its machine is away.
 func (s *Service) output(ctx context.Context, who rpc.Caller, q ask.ReadOutput) (ask.Output, error) {
-	if _, err := id.Parse[id.Call](string(q.Call)); err != nil {
+	if _, err := id.Parse[id.Visit](string(q.Call)); err == nil {
+		// What a person's shell printed is kept as a call's output is.
+	} else if _, err := id.Parse[id.Call](string(q.Call)); err != nil {
 		return ask.Output{}, problem.Wrap(err, problem.Invalid, "call: %v", err)
 	}
 	list, err := s.deps.Log.Output(ctx, who.Tenant, q.Call, q.After+1, maxOutput)
@@ -26,7 +31,12 @@ func (s *Service) output(ctx context.Context, who rpc.Caller, q ask.ReadOutput) 
 		return ask.Output{}, err
 	}
 	out := ask.Output{Next: q.After, Pieces: []ask.OutputPiece{}}
+	size := 0
 	for _, m := range list {
+		if size >= pageBytes {
+			break
+		}
+		size += len(m.Data)
 		header := func(name string) string {
 			if v := m.Header[name]; len(v) > 0 {
 				return v[0]

@@ -87,6 +87,7 @@ func (s *Service) hear(ctx context.Context) (stop func(), err error) {
 	}{
 		{bus.MachineSubject("*", "*", "beat"), "", s.onBeat},
 		{bus.MachineSubject("*", "*", "hello"), "environments", s.onHello},
+		{bus.MachineSubject("*", "*", "visited"), "environments", s.onVisited},
 		{bus.CalloutSubject, "environments", s.onCallout},
 	} {
 		sub, err := nc.QueueSubscribe(l.subject, l.queue, func(m *nats.Msg) { l.take(ctx, m) }) // no queue: each instance hears it

@@ -40,6 +40,7 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("enrolment_create", s.createEnrolment),
 		rpc.On("connector_enrol", s.enrol),
 		rpc.On("output_read", s.output),
+		rpc.On("visit_open", s.openVisit),
 		rpc.On("volume_attach", s.attach),
 		rpc.On("volume_release", s.release),
 		rpc.On("volume_checkpoint", s.checkpoint),

@@ -91,7 +91,7 @@ func (s *Service) listForClient(ctx context.Context, who rpc.Caller, q ask.ListF
 }
 
 func (s *Service) listOf(ctx context.Context, tenant id.Tenant, c id.Connection, q ask.ListForClient) (items []json.RawMessage, err error) {
-	p, _, err := s.providers.provider(tenant, c)
+	p, _, err := s.providers.provider(tenant, c, q.Agent)
 	if err != nil {
 		return nil, err
 	}

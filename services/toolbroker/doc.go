@@ -5,7 +5,7 @@
 // connectors: git requests of calls that a connection lends to.
 //
 // Says: call.admitted, call.held, call.refused; the outcomes of upstream calls, and live what they say while they run;
-// connection.defined, connection.listed, connection.login_changed; key.published.
+// connection.defined, connection.listed, connection.login_changed; key.published; visit.admitted.
 //
 // Owns: connections, provider credentials and logins, the decision on each call, and the key that signs permits.
 //

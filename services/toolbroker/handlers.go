@@ -324,7 +324,7 @@ func (s *Service) onUndecodable(ctx context.Context, at schemas.Subject, raw []b
 	if err != nil {
 		return nil
 	}
-	run, err := id.Parse[id.Run](at.Key)
+	run, err := id.ParseRun(at.Key)
 	if err != nil {
 		return nil
 	}

@@ -240,7 +240,7 @@ func (l *lending) open(tenant id.Tenant, env id.Environment, raw []byte) (connec
 	if q.Service != ask.Service() {
 		return connector.GitOpened{}, problem.New(problem.Denied, "%.40q is not what %s does", q.Service, one.work.Admitted.Tool)
 	}
-	provider, _, err := l.providers.provider(tenant, one.connection)
+	provider, _, err := l.providers.provider(tenant, one.connection, "")
 	if err != nil {
 		return connector.GitOpened{}, err
 	}

@@ -86,7 +86,7 @@ func (s *Service) list(ctx context.Context, tenant id.Tenant, c id.Connection, c
 	if _, packaged := s.state.Package(tenant, c); !ok || now.Type == connection.API && !packaged {
 		return nil // its package is yet to come, and is listed then
 	}
-	p, def, err := s.providers.provider(tenant, c)
+	p, def, err := s.providers.provider(tenant, c, "")
 	if err != nil {
 		s.log.ErrorContext(ctx, "connection cannot be used", "connection", c, "err", err)
 		return nil // its definition has to change first
@@ -148,6 +148,7 @@ func (s *Service) relist(ctx context.Context) {
 	defer running.Wait()
 	// Apart: what changed is not listed behind all those that take their time.
 	running.Go(func() { s.relistSoon(ctx) })
+	running.Go(func() { s.endLoginsSoon(ctx) })
 	for {
 		s.relistAll(ctx, s.state.Connections())
 		select {

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/eventlog"
@@ -24,8 +25,10 @@ import (
 func checkOAuth(def connection.Defined) error {
 	o := def.OAuth
 	switch {
-	case o.Flow == "" && o.ClientID == "" && len(o.Scopes) == 0:
+	case o.Flow == "" && o.ClientID == "" && len(o.Scopes) == 0 && !o.PerAgent:
 		return nil
+	case o.PerAgent && o.Flow != connection.AuthorizationCode:
+		return problem.New(problem.Invalid, "oauth.per_agent is for flow %s, in which somebody logs in", connection.AuthorizationCode)
 	case def.Type != connection.MCP:
 		return problem.New(problem.Invalid, "oauth is for connections of type mcp")
 	case o.Flow != connection.AuthorizationCode && o.Flow != connection.ClientCredentials:
@@ -45,10 +48,14 @@ func checkOAuth(def connection.Defined) error {
 
 // sayLogin records the state of a login, if it is another than the one that was recorded last.
 func (s *Service) sayLogin(ctx context.Context, tenant id.Tenant, by string, ev connection.LoginChanged) error {
-	if last, ok := s.state.Login(tenant, ev.Connection); ok && reflect.DeepEqual(last, ev) {
+	if last, ok := s.state.Login(tenant, ev.Connection, ev.Agent); ok && reflect.DeepEqual(last, ev) {
 		return nil
 	}
-	_, err := s.deps.Log.Append(ctx, eventlog.Draft{Event: ev, Tenant: tenant, Key: string(ev.Connection), Actor: cmp.Or(by, actor)})
+	key := string(ev.Connection)
+	if ev.Agent != "" { // each is a state of its own, of which the last event counts
+		key += "_" + string(ev.Agent)
+	}
+	_, err := s.deps.Log.Append(ctx, eventlog.Draft{Event: ev, Tenant: tenant, Key: key, Actor: cmp.Or(by, actor)})
 	return err
 }
 
@@ -64,7 +71,7 @@ func (s *Service) beginLogin(ctx context.Context, who rpc.Caller, q ask.BeginLog
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return ask.LoginBegun{}, problem.New(problem.Invalid, "%.200q is not where a browser can come back to", q.Redirect)
 	}
-	conn, err := s.connection(ctx, who.Tenant, q.Connection)
+	conn, err := s.connection(ctx, who.Tenant, q.Connection, q.Agent)
 	if err != nil {
 		return ask.LoginBegun{}, err
 	}
@@ -106,21 +113,23 @@ func (s *Service) finishLogin(ctx context.Context, _ rpc.Caller, q ask.FinishLog
 		gone := problem.New(problem.NotFound, "connection %s was removed while the login was finished; the login is ended", id.Name(conn.Connection))
 		return ask.FinishedLogin{}, cmp.Or(s.oauth.Disconnect(ctx, conn, s.now()), error(gone))
 	}
-	s.lists.soon(connectionKey{conn.Tenant, conn.Connection})
+	if conn.Agent == "" {
+		s.lists.soon(connectionKey{conn.Tenant, conn.Connection})
+	}
 	return ask.FinishedLogin{Connection: conn.Connection}, nil
 }
 
 func (s *Service) waiting(ctx context.Context, state string) (oauth.Connection, error) {
-	tenant, c, err := oauth.At(state)
+	tenant, c, a, err := oauth.At(state)
 	if err != nil {
 		return oauth.Connection{}, err
 	}
-	return s.connection(ctx, tenant, c)
+	return s.connection(ctx, tenant, c, a)
 }
 
 // connection gives a connection as it is defined now: whoever defined it a moment ago may ask before this instance has
-// heard of it.
-func (s *Service) connection(ctx context.Context, tenant id.Tenant, c id.Connection) (oauth.Connection, error) {
+// heard of it. For an agent it is one on which each has a login of its own, and the agent is there.
+func (s *Service) connection(ctx context.Context, tenant id.Tenant, c id.Connection, a id.Agent) (oauth.Connection, error) {
 	at, err := s.deps.Log.Last(ctx, schemas.Control, schemas.SubjectOf(tenant, connection.Defined{}.Kind(), string(c), "").String())
 	if err == nil {
 		err = s.view.Wait(ctx, at.Seq)
@@ -132,7 +141,55 @@ func (s *Service) connection(ctx context.Context, tenant id.Tenant, c id.Connect
 	if !ok {
 		return oauth.Connection{}, problem.New(problem.NotFound, "there is no connection %s", id.Name(c))
 	}
-	return oauth.Connection{Tenant: tenant, Defined: def}, nil
+	if a != "" {
+		if known := s.state.Known(tenant, a, ""); known.Agent == nil || known.Agent.Removed {
+			return oauth.Connection{}, problem.New(problem.NotFound, "there is no agent %s", id.Name(a))
+		}
+		if !def.OAuth.PerAgent {
+			return oauth.Connection{}, problem.New(problem.Invalid, "connection %s has one login for all agents; set oauth.per_agent for one of each", id.Name(c))
+		}
+	}
+	return oauth.Connection{Tenant: tenant, Agent: a, Defined: def}, nil
+}
+
+// endLoginsSoon ends logins when an agent or a connection changed, and now and then, since a server may not have answered.
+func (s *Service) endLoginsSoon(ctx context.Context) {
+	ticker := time.NewTicker(s.cfg.RelistEvery)
+	defer ticker.Stop()
+	for {
+		s.endLogins(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.logins:
+		case <-ticker.C:
+		}
+	}
+}
+
+// doubtLogins has logins looked at. It never waits.
+func (s *Service) doubtLogins() {
+	select {
+	case s.logins <- struct{}{}:
+	default: // they will be anyway
+	}
+}
+
+// endLogins ends the logins of agents that are no more, or on connections that have one for all by now.
+func (s *Service) endLogins(ctx context.Context) {
+	for _, l := range s.state.AgentLogins() {
+		if ctx.Err() != nil {
+			return
+		}
+		known := s.state.Known(l.Tenant, l.Agent, "")
+		def, ok := s.state.Connection(l.Tenant, id.Name(l.Connection))
+		if !ok || def.OAuth.PerAgent && known.Agent != nil && !known.Agent.Removed {
+			continue // those of a connection that was removed end with it
+		}
+		if err := s.oauth.Disconnect(ctx, oauth.Connection{Tenant: l.Tenant, Agent: l.Agent, Defined: def}, s.now()); err != nil {
+			s.log.WarnContext(ctx, "an agent's login is not ended yet", "tenant", l.Tenant, "connection", l.Connection, "agent", l.Agent, "err", err)
+		}
+	}
 }
 
 // disconnect ends what a removed connection could still do: its tokens are revoked, and everything that was sealed for
@@ -143,6 +200,14 @@ func (s *Service) disconnect(ctx context.Context, h bus.Heard, def connection.De
 	}
 	if err := s.oauth.Disconnect(ctx, oauth.Connection{Tenant: h.At.Tenant, Defined: def}, h.Envelope.Time); err != nil {
 		return err
+	}
+	for _, l := range s.state.AgentLogins() {
+		if l.Tenant != h.At.Tenant || l.Connection != def.Connection {
+			continue
+		}
+		if err := s.oauth.Disconnect(ctx, oauth.Connection{Tenant: l.Tenant, Agent: l.Agent, Defined: def}, h.Envelope.Time); err != nil {
+			return err
+		}
 	}
 	sealed, revision, err := s.vault.Read(ctx, h.At.Tenant, string(def.Connection))
 	if problem.CodeOf(err) == problem.NotFound {

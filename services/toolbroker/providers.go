@@ -35,13 +35,19 @@ type providers struct {
 	oauth      *oauth.Client   // set before the first provider is made
 
 	mu      sync.Mutex
-	open    map[connectionKey]opened
+	open    map[providerKey]opened
 	closing sync.WaitGroup
 }
 
 type connectionKey struct {
 	tenant     id.Tenant
 	connection id.Connection
+}
+
+// providerKey tells providers apart: where each agent has a login of its own, each has a provider of its own.
+type providerKey struct {
+	connectionKey
+	agent id.Agent
 }
 
 type opened struct {
@@ -56,14 +62,13 @@ func newProviders(credential func(context.Context, id.Tenant, connection.Defined
 		credential: credential, defined: defined, packaged: packaged, guard: guard, changed: changed, programs: programs, log: log,
 		ways:    egress.NewOrigins(egress.Rule{Methods: []string{"*"}, MaxBytes: 16 << 20, Timeout: -1, MaxRedirects: -1}),
 		gitWays: egress.NewOrigins(egress.Rule{Methods: []string{http.MethodGet, http.MethodPost}, MaxBytes: -1, Timeout: -1, MaxRedirects: -1}),
-		open:    map[connectionKey]opened{},
+		open:    map[providerKey]opened{},
 	}
 }
 
-// provider gives the provider of a connection as it is defined now, and that definition. One that was made for an
+// provider gives the provider of a connection as it is defined now for an agent's calls, or for none's, and that definition. One that was made for an
 // earlier definition is closed, which ends the calls that still run over it.
-func (p *providers) provider(tenant id.Tenant, c id.Connection) (upstream.Provider, connection.Defined, error) {
-	key := connectionKey{tenant, c}
+func (p *providers) provider(tenant id.Tenant, c id.Connection, a id.Agent) (upstream.Provider, connection.Defined, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// Looked up only now: whoever knew an earlier definition would put its provider in the place of the one that is in
@@ -72,6 +77,10 @@ func (p *providers) provider(tenant id.Tenant, c id.Connection) (upstream.Provid
 	if !ok {
 		return nil, def, problem.New(problem.NotFound, "connection %s is no more", id.Name(c))
 	}
+	if !def.OAuth.PerAgent {
+		a = ""
+	}
+	key := providerKey{connectionKey{tenant, c}, a}
 	pkg, _ := p.packaged(tenant, c)
 	if o, ok := p.open[key]; ok {
 		if reflect.DeepEqual(o.def, def) && o.digest == pkg.Digest {
@@ -82,16 +91,16 @@ func (p *providers) provider(tenant id.Tenant, c id.Connection) (upstream.Provid
 		// more, whatever it says.
 		p.closing.Go(func() { _ = o.Close() })
 	}
-	made, err := p.make(tenant, def, pkg)
+	made, err := p.make(tenant, a, def, pkg)
 	if err != nil {
 		return nil, def, err
 	}
-	guarded := p.guard(key, made)
+	guarded := p.guard(key.connectionKey, made)
 	p.open[key] = opened{def, pkg.Digest, guarded}
 	return guarded, def, nil
 }
 
-func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connection.Packaged) (upstream.Provider, error) {
+func (p *providers) make(tenant id.Tenant, a id.Agent, def connection.Defined, pkg connection.Packaged) (upstream.Provider, error) {
 	if strings.HasPrefix(def.URL, stdio.Scheme) {
 		return p.program(tenant, def)
 	}
@@ -119,12 +128,14 @@ func (p *providers) make(tenant id.Tenant, def connection.Defined, pkg connectio
 		client := &http.Client{Transport: way}
 		switch {
 		case def.OAuth.Flow != "":
-			client.Transport = oauth.Transport{Client: p.oauth, Connection: oauth.Connection{Tenant: tenant, Defined: def}, Next: way}
+			client.Transport = oauth.Transport{Client: p.oauth, Connection: oauth.Connection{Tenant: tenant, Agent: a, Defined: def}, Next: way}
 		case def.Credential != "":
 			client.Transport = bearer{token, way}
 		}
 		provider := mcp.New(def.URL, client)
-		provider.Listen(func() { p.changed(connectionKey{tenant, def.Connection}) })
+		if a == "" {
+			provider.Listen(func() { p.changed(connectionKey{tenant, def.Connection}) })
+		}
 		return provider, nil
 	case connection.API:
 		if pkg.Digest == "" {
@@ -180,8 +191,10 @@ func filesOf(def connection.Defined) (http.RoundTripper, error) {
 func (p *providers) drop(tenant id.Tenant, c id.Connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	key := connectionKey{tenant, c}
-	if o, ok := p.open[key]; ok {
+	for key, o := range p.open {
+		if key.connectionKey != (connectionKey{tenant, c}) {
+			continue
+		}
 		delete(p.open, key)
 		p.closing.Go(func() { _ = o.Close() }) // it is not used any more, whatever it says
 	}

@@ -52,7 +52,7 @@ func TestVaultAwayOpensNoBreaker(t *testing.T) {
 					return upstream.NewGuard(p, "x", upstream.Limits{InFlight: 1, Wait: time.Second, Failures: 2, Rest: time.Hour}, prometheus.NewGauge(prometheus.GaugeOpts{Name: "x"}), slog.New(slog.DiscardHandler))
 				}, func(connectionKey) {}, nil, slog.New(slog.DiscardHandler))
 			t.Cleanup(p.close)
-			provider, _, err := p.provider("tnt_a", "con_x")
+			provider, _, err := p.provider("tnt_a", "con_x", "")
 			if err != nil {
 				t.Fatal(err)
 			}

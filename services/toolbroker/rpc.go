@@ -37,6 +37,7 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("types_show", s.showTypes),
 		rpc.On("access_show", s.showAccess),
 		rpc.On("grant_simulate", s.simulateGrant),
+		rpc.On("visit_admit", s.admitVisit),
 		barrier.Answer(s.view),
 		rpc.On("edit_check", s.checkEdit),
 	)...)
@@ -105,7 +106,7 @@ func (s *Service) secretsOf(of id.Tenant) []string {
 	}
 	var names []string
 	for _, c := range s.state.Credentials(of) {
-		names = append(append(names, string(c)), oauth.Sealed(c)...)
+		names = append(append(names, string(c)), oauth.Sealed(c, s.state.Agents(of))...)
 	}
 	return names
 }

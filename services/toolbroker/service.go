@@ -19,6 +19,8 @@ import (
 	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/connection"
+	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/volume"
@@ -72,6 +74,7 @@ type Service struct {
 
 	state      *control.State
 	volumes    eventlog.Latest[volume.Defined]
+	machines   eventlog.Latest[connector.Welcomed]
 	view       *eventlog.View
 	gate       *executor.Gate
 	providers  *providers
@@ -88,6 +91,7 @@ type Service struct {
 	// Set by Run, before anything is heard.
 	vault    *vault.Vault
 	oauth    *oauth.Client
+	logins   chan struct{} // a word when agents' logins are to be looked at
 	signer   *permit.Signer
 	counters *counter.Counters
 }
@@ -111,7 +115,7 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 	}
 	s := &Service{cfg: cfg, deps: deps, log: deps.Logger, now: time.Now, indexes: map[connectionKey]indexed{}, declarations: map[connectionKey]declared{}}
 	s.state = control.New()
-	s.lists = newLists()
+	s.lists, s.logins = newLists(), make(chan struct{}, 1)
 	s.gate = executor.New(call.Upstream, deps.Conn, deps.Log, deps.Root)
 	s.view = deps.View(s.apply)
 	s.gate.Follow(s.view)
@@ -185,6 +189,10 @@ func (s *Service) apply(e eventlog.Stored) {
 	}
 	s.state.Apply(e)
 	s.volumes.Apply(e)
+	s.machines.Apply(e)
+	if e.At.Noun == "agent" || e.At.Kind() == (connection.Defined{}).Kind() {
+		s.doubtLogins()
+	}
 	if e.At.Noun == "connection" {
 		s.forget(e.At.Tenant, id.Connection(e.At.Key))
 	}

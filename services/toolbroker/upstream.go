@@ -37,7 +37,7 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	if known.Tool.Folded {
 		return s.gate.Settle(ctx, w, s.tell(w, def, short))
 	}
-	provider, def, err := s.providers.provider(w.Tenant, def.Connection)
+	provider, def, err := s.providers.provider(w.Tenant, def.Connection, w.Requested.Agent)
 	if err != nil {
 		return s.refuse(ctx, w, err)
 	}

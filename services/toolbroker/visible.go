@@ -13,6 +13,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/machine"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/folded"
 	"github.com/execwarden/execwarden/services/toolbroker/internal/policy"
 )
@@ -25,13 +26,15 @@ func (s *Service) visibleTools(ctx context.Context, who rpc.Caller, q ask.Visibi
 		return ask.VisibleTools{}, problem.New(problem.Invalid, "tools are listed as %s, %s or %s", ask.Folded, ask.Names, ask.Paged)
 	}
 	visible := s.mayCall(who.Tenant, q.Agent, q.Run)
-	_, attached, err := s.attached(ctx, who.Tenant, q.Agent, q.Run)
+	v, attached, err := s.attached(ctx, who.Tenant, q.Agent, q.Run)
 	if err != nil {
 		return ask.VisibleTools{}, err
 	}
-	if !attached { // a machine's tools are of no use without one
-		visible = slices.DeleteFunc(visible, func(t policy.Tool) bool { return t.Route == call.Exec })
-	}
+	// A machine's tools are of no use without one, nor those that it does not have.
+	m, _ := s.machines.Get(who.Tenant, string(v.Environment))
+	visible = slices.DeleteFunc(visible, func(t policy.Tool) bool {
+		return t.Route == call.Exec && (!attached || !machine.Has(m.Manifest, t.Name))
+	})
 	if q.As == ask.Paged {
 		return page(visible, q.After), nil
 	}

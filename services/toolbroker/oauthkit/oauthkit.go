@@ -57,6 +57,7 @@ type Server struct {
 	asked     []url.Values // at the token endpoint
 	revoked   []string
 	secrets   []string
+	used      []string // access tokens of requests that were let through
 	handler   http.Handler
 }
 
@@ -184,8 +185,21 @@ func (s *Server) protected(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("WWW-Authenticate", header)
 		w.WriteHeader(http.StatusUnauthorized)
 	default:
+		s.mu.Lock()
+		s.used = append(s.used, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		s.mu.Unlock()
 		s.handler.ServeHTTP(w, r)
 	}
+}
+
+// Used lists the access tokens of the requests that were let through since it was last asked, each once.
+func (s *Server) Used() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := slices.Clone(s.used)
+	s.used = nil
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) {

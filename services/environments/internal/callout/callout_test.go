@@ -103,7 +103,7 @@ func TestAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Contains(user.Sub.Allow, "ew.env.v1.tnt_a.env_box."+life+".*") || len(user.Sub.Allow) != 2 {
+		if !slices.Contains(user.Sub.Allow, "ew.env.v1.tnt_a.env_box."+life+".*") || !slices.Contains(user.Sub.Allow, "ew.visit.v1.to.tnt_a.env_box."+life+".*.*") || len(user.Sub.Allow) != 3 {
 			t.Errorf("it hears %v", user.Sub.Allow)
 		}
 		for _, subject := range slices.Concat(user.Pub.Allow, user.Sub.Allow) {

@@ -31,6 +31,17 @@ type Owner struct {
 // Open reaches the engine and looks for the policy's image. Problems: unavailable when the engine does not answer,
 // not_found when it has no such image.
 func Open(ctx context.Context, who Owner, policy *localpolicy.Policy) (*Engine, error) {
+	e, err := reach(ctx, who, policy)
+	if err != nil {
+		return nil, err
+	}
+	if e.env, err = e.image(ctx, policy.Docker.Image); err != nil {
+		return nil, e.close(err)
+	}
+	return e, nil
+}
+
+func reach(ctx context.Context, who Owner, policy *localpolicy.Policy) (*Engine, error) {
 	api, err := client.New(client.WithHost("unix://"+policy.Docker.Socket), client.WithTraceProvider(untraced))
 	if err != nil {
 		return nil, problem.Wrap(err, problem.Invalid, "docker socket: %v", err)
@@ -38,9 +49,6 @@ func Open(ctx context.Context, who Owner, policy *localpolicy.Policy) (*Engine, 
 	e := &Engine{who: who, policy: policy, api: api}
 	if _, err := api.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
 		return nil, e.close(problem.Wrap(err, problem.Unavailable, "the Docker engine does not answer at %s: %v", policy.Docker.Socket, plain(err)))
-	}
-	if e.env, err = e.image(ctx); err != nil {
-		return nil, e.close(err)
 	}
 	return e, nil
 }
@@ -59,9 +67,8 @@ func (e *Engine) Env() []string { return e.env }
 // pullWithin is how long an image may take to be fetched.
 const pullWithin = 10 * time.Minute
 
-// image finds the image, or has it fetched where the policy says so, and gives its environment.
-func (e *Engine) image(ctx context.Context) ([]string, error) {
-	name := e.policy.Docker.Image
+// image finds an image, or has it fetched where the policy says so, and gives its environment.
+func (e *Engine) image(ctx context.Context, name string) ([]string, error) {
 	found, err := e.api.ImageInspect(ctx, name)
 	if errdefs.IsNotFound(err) && e.policy.Docker.Pull == localpolicy.Missing {
 		if err := e.pull(ctx, name); err != nil {

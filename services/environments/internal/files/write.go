@@ -74,6 +74,15 @@ func (t *Tree) write(a machine.WriteFileArgs) (any, error) {
 }
 
 // match says whether a file is still the version that its writer knows.
+// WriteWhole writes a file that is there as a whole, or as it was before; its directories are made.
+func (t *Tree) WriteWhole(path string, raw []byte) error {
+	s, err := t.stage(path, raw, 0)
+	if err != nil {
+		return err
+	}
+	return t.commit([]staged{s})
+}
+
 func (t *Tree) match(path, want string) error {
 	if want == "" {
 		return nil

@@ -35,6 +35,11 @@ func (h *Host) Cancel(ctx context.Context, c connector.Cancel) connector.Answer 
 			}
 			// One of several commands may have ended, and the next is not to begin.
 			_ = writeReceipt(offFile(p, c.Call), "the call was called off while it was carried out") // else it ends by itself
+			if e, err := h.engine(ctx); err == nil && e != nil {
+				if err := e.StopCall(ctx, p.lease.Attachment, c.Call); err != nil {
+					h.cfg.Log.Warn("a call's container is not ended yet; its time will", "call", c.Call, "err", err)
+				}
+			}
 			return failed(connector.Unknown, problem.New(problem.Unknown, "it was begun"))
 		}
 		if err := writeReceipt(offFile(p, c.Call), "the call was called off before it began"); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/environments/internal/cage"
 	"github.com/execwarden/execwarden/services/environments/internal/cageproxy"
+	"github.com/execwarden/execwarden/services/environments/internal/container"
 	"github.com/execwarden/execwarden/services/environments/internal/files"
 	"github.com/execwarden/execwarden/services/environments/internal/localpolicy"
 	"github.com/execwarden/execwarden/services/environments/internal/privatehttp"
@@ -57,6 +58,16 @@ type Host struct {
 
 	tails     chan tail
 	following map[string]bool // by call
+
+	reaching   sync.Mutex
+	containing sync.Mutex
+	beside     *container.Engine // for containers beside commands; nil: it was not needed yet
+
+	visiting sync.Mutex // one visit begins at a time
+	visitors map[id.Visit]*visitor
+	life     context.Context // of what is about visits
+	endLife  context.CancelFunc
+	working  sync.WaitGroup
 }
 
 // place is one attachment.
@@ -69,12 +80,13 @@ type place struct {
 	outlet outlet
 
 	watches watches
+	window  window
 }
 
 // New tries what holds commands back here, by really holding one, and finds the attachments of an earlier life.
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	h := &Host{cfg: cfg, places: map[id.Attachment]*place{}, flying: map[id.Call]*flight{}, gates: map[string]*sync.RWMutex{}, rooms: map[string]room{},
-		tails: make(chan tail, maxTails), following: map[string]bool{}}
+		tails: make(chan tail, maxTails), following: map[string]bool{}, visitors: map[id.Visit]*visitor{}}
 	var err error
 	if h.http, err = privatehttp.Open(cfg.Policy.PrivateHTTP); err != nil {
 		return nil, err
@@ -93,13 +105,16 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	if h.ways, err = cageproxy.New(cfg.Policy.TargetRules(), cfg.Log); err != nil {
 		return nil, err
 	}
+	h.life, h.endLife = context.WithCancel(context.WithoutCancel(ctx))
 	if h.driver, err = h.open(ctx); err != nil {
+		h.endLife()
 		return nil, err
 	}
 	h.sweep(ctx)
 	h.sweepEnded()
 	h.sweepCopies()
 	if h.probe, err = h.newProbe(ctx); err != nil {
+		h.endLife()
 		h.driver.close()
 		return nil, err
 	}
@@ -114,6 +129,8 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 
 // Close lets go of the machine. What runs goes on, and is found by the next life.
 func (h *Host) Close() {
+	h.endLife()
+	h.working.Wait()
 	h.probe.close(h)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,6 +138,9 @@ func (h *Host) Close() {
 		p.close()
 	}
 	h.driver.close()
+	if h.beside != nil {
+		_ = h.beside.Close() // containers go on
+	}
 }
 
 func (p *place) close() {
@@ -204,7 +224,9 @@ func (h *Host) Open(ctx context.Context, l connector.Lease) error {
 	h.mu.Lock()
 	h.places[l.Attachment] = p
 	h.mu.Unlock()
+	h.endBrowsers(ctx, p)
 	h.followAgain(ctx, p)
+	h.visitsAgain(p)
 	return nil
 }
 
@@ -376,6 +398,7 @@ func (h *Host) End(ctx context.Context, e connector.End) (connector.Ended, error
 	if !asked && problem.CodeOf(err) != problem.Unavailable {
 		return connector.Ended{}, err
 	}
+	ended.Killed += h.endContainers(ctx, e.Attachment)
 	killed, survivors, err := h.driver.end(ctx, e.Attachment, asked)
 	switch {
 	case err == nil:

@@ -166,6 +166,8 @@ func TestHostileArguments(t *testing.T) {
 		"unknown tool":      {"reboot", map[string]any{}, "no tool"},
 		"unknown command":   {"exec_read", map[string]any{"exec": "call_none"}, "no command"},
 		"no id":             {"exec_read", map[string]any{"exec": "../../x"}, "no command's id"},
+		"a person's shell":  {"exec_write", map[string]any{"exec": "vis_0197f0c2aaaa7bbb8ccc0ddd0eee0fff", "data": "x"}, "no command's id"},
+		"the browser":       {"exec_write", map[string]any{"exec": "browser-0197f0c2aaaa7bbb8ccc0ddd0eee0fff", "data": "x"}, "no command's id"},
 		"no signal":         {"exec_signal", map[string]any{"exec": "call_none", "signal": "STOPPED"}, "no signal"},
 		"a device":          {"read_file", map[string]any{"path": "/dev/zero"}, "rule roots"},
 		"proc":              {"read_file", map[string]any{"path": "/proc/self/environ"}, "rule roots"},

@@ -151,7 +151,13 @@ func (h *Host) answer(ctx context.Context, p *place, o connector.Order, name str
 	if strings.HasPrefix(name, "git_") {
 		return h.git(ctx, p, o, name)
 	}
-	result, err := h.tool(ctx, p, name, o.Args)
+	var result any
+	var err error
+	if strings.HasPrefix(name, "containers_") {
+		result, err = h.contain(ctx, p, o, name)
+	} else {
+		result, err = h.tool(ctx, p, name, o.Args)
+	}
 	if err != nil {
 		return toolError(err)
 	}
@@ -164,10 +170,18 @@ func (h *Host) tool(ctx context.Context, p *place, name string, args []byte) (an
 		return call(args, func(a machine.ExecReadArgs) (any, error) { return h.read(ctx, p, a) })
 	case "exec_write":
 		return call(args, func(a machine.ExecWriteArgs) (any, error) {
+			if err := ofCall(a.Exec); err != nil {
+				return nil, err
+			}
 			return shown(p.shim.Write(ctx, a.Exec, []byte(a.Data), a.EOF))
 		})
 	case "exec_signal":
-		return call(args, func(a machine.ExecSignalArgs) (any, error) { return shown(p.shim.Signal(ctx, a.Exec, a.Signal)) })
+		return call(args, func(a machine.ExecSignalArgs) (any, error) {
+			if err := ofCall(a.Exec); err != nil {
+				return nil, err
+			}
+			return shown(p.shim.Signal(ctx, a.Exec, a.Signal))
+		})
 	case "watch":
 		return call(args, func(a machine.WatchArgs) (any, error) { return h.watch(ctx, p, a) })
 	case "test_results":
@@ -178,6 +192,9 @@ func (h *Host) tool(ctx context.Context, p *place, name string, args []byte) (an
 		return call(args, func(a machine.HTTPArgs) (any, error) { return h.http.Send(ctx, a) })
 	case "exec_list":
 		return call(args, func(struct{}) (any, error) { return h.list(ctx, p) })
+	}
+	if strings.HasPrefix(name, "browser_") {
+		return h.browse(ctx, p, name, args)
 	}
 	return p.files.Call(ctx, name, args)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/services/environments/internal/shim"
 )
 
 // Printed is output that goes to whoever follows a call. End is set, and nothing else, once it has ended.
@@ -27,7 +29,7 @@ type Printed struct {
 // Bounds of what is passed on.
 const (
 	maxTails  = 1024                  // commands whose output is passed on at once; others' stays on the machine
-	maxPiece  = 32 << 10              // bytes
+	maxPiece  = 128 << 10             // bytes: each waits until it is on the bus's disk
 	gather    = 50 * time.Millisecond // that little output is waited for to become more
 	waitsFor  = 20 * time.Second      // one question for output
 	retryTail = time.Second
@@ -61,7 +63,7 @@ func (h *Host) followAgain(ctx context.Context, p *place) {
 		return
 	}
 	for _, e := range list {
-		if _, _, ended := h.position(p, e.ID); !ended {
+		if _, _, ended := h.position(p, e.ID); !ended && !strings.HasPrefix(e.ID, browsing) {
 			h.follow(p, e.ID)
 		}
 	}
@@ -96,7 +98,7 @@ func (h *Host) passOn(ctx context.Context, t tail, sink func(context.Context, Pr
 			limit = begun // what an earlier life may have passed on, to the byte: under its number the stream takes nothing else
 		}
 		out, err := t.place.shim.Read(ctx, t.call, at, limit, waitsFor)
-		if err == nil && begun == 0 && out.Exec.Running() && out.Next-at < maxPiece/4 {
+		if err == nil && begun == 0 && out.Exec.Running() && out.Next-at < maxPiece/16 {
 			pause(ctx, gather)
 			out, err = t.place.shim.Read(ctx, t.call, at, maxPiece, 0)
 		}
@@ -115,7 +117,7 @@ func (h *Host) passOn(ctx context.Context, t tail, sink func(context.Context, Pr
 		h.keepPosition(t.place, t.call, at, bytes, false)
 		begun = 0
 		offset := at
-		for _, p := range out.Pieces {
+		for _, p := range merged(out.Pieces) {
 			one := Printed{Call: id.Call(t.call), Stream: streams[p.Stream], Offset: offset, Data: p.Data, Lost: p.Lost}
 			if !h.hand(ctx, one, sink) {
 				return
@@ -133,6 +135,19 @@ func (h *Host) passOn(ctx context.Context, t tail, sink func(context.Context, Pr
 	if ended {
 		h.keepPosition(t.place, t.call, at, 0, true)
 	}
+}
+
+// merged puts what one stream printed without a break into one piece. What is read again, by the same limit, is merged as before.
+func merged(pieces []shim.Piece) (out []shim.Piece) {
+	for _, p := range pieces {
+		if n := len(out); n > 0 && out[n-1].Stream == p.Stream && p.Lost == 0 && out[n-1].Lost == 0 {
+			out[n-1].Data = append(out[n-1].Data, p.Data...)
+			continue
+		}
+		p.Data = slices.Clip(p.Data)
+		out = append(out, p)
+	}
+	return out
 }
 
 // hand gives a piece to sink until that has it.

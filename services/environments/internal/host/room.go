@@ -75,8 +75,9 @@ func sizeOf(ctx context.Context, dir string) (bytes int64) {
 	return bytes
 }
 
-// EndTooLarge implements link.Machine.
+// EndTooLarge implements link.Machine. It ends containers whose time is over as well.
 func (h *Host) EndTooLarge(ctx context.Context) {
+	h.endOverdue(ctx)
 	if !h.cfg.Policy.Limited() {
 		return
 	}

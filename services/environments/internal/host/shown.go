@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/machine"
 	"github.com/execwarden/execwarden/services/environments/internal/shim"
 )
@@ -113,6 +114,9 @@ func (h *Host) read(ctx context.Context, p *place, a machine.ExecReadArgs) (any,
 	if limit < 1 || limit > maxRead || a.After < 0 || a.Wait < 0 || time.Duration(a.Wait)*time.Second > maxWait {
 		return nil, problem.New(problem.Invalid, "max_bytes is outside 1 to %d, wait_s outside 0 to 60, or after_offset negative", maxRead)
 	}
+	if err := ofCall(a.Exec); err != nil {
+		return nil, err
+	}
 	got, err := p.shim.Read(ctx, a.Exec, a.After, limit, time.Duration(a.Wait)*time.Second)
 	if err != nil {
 		return nil, err
@@ -142,8 +146,18 @@ func (h *Host) list(ctx context.Context, p *place) (any, error) {
 	out := struct {
 		Execs []machine.Exec `json:"execs"`
 	}{[]machine.Exec{}}
-	for _, e := range list[:min(len(list), 100)] {
-		out.Execs = append(out.Execs, execOf(e))
+	for _, e := range list {
+		if ofCall(e.ID) == nil && len(out.Execs) < 100 {
+			out.Execs = append(out.Execs, execOf(e))
+		}
 	}
 	return out, nil
+}
+
+// ofCall says whether a command is one of a call. What a person runs, and the browser, is beside: no call reads it or writes to it.
+func ofCall(exec string) error {
+	if _, err := id.Parse[id.Call](exec); err != nil {
+		return problem.New(problem.Invalid, "%.80q is no command's id", exec)
+	}
+	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/id"
+	"github.com/execwarden/execwarden/schemas/visit"
 	"github.com/execwarden/execwarden/services/environments/internal/host"
 )
 
@@ -40,9 +41,15 @@ type Machine interface {
 	Checkpoint(ctx context.Context, c connector.Checkpoint) (connector.Checkpointed, error)
 	Restore(ctx context.Context, r connector.Restore) (connector.Copied, error)
 	Clone(ctx context.Context, c connector.Clone) (connector.Copied, error)
+	// OpenVisit begins a person's visit, or goes on with it; TakeVisit takes what they send.
+	OpenVisit(ctx context.Context, v connector.Visit, o connector.OpenVisit, fresh bool, send func([]byte) error) error
+	TakeVisit(v id.Visit, stream int, message []byte)
+	// EndedVisits are those whose end is not on record; ToldVisit says that it is.
+	EndedVisits() []visit.Ended
+	ToldVisit(id.Visit)
 	// Probe really runs a command and moves a file.
 	Probe(ctx context.Context) error
-	// EndTooLarge ends what runs on volumes that hold more than they may.
+	// EndTooLarge ends what runs on volumes that hold more than they may, and containers whose time is over.
 	EndTooLarge(ctx context.Context)
 	// Execs is how many commands run.
 	Execs() int
@@ -86,6 +93,7 @@ type Link struct {
 	fencing  sync.Once
 	poked    chan struct{} // beat at once
 	working  sync.WaitGroup
+	nc       *nats.Conn // of Run
 }
 
 // ErrFenced ends a connector whose place another one took.
@@ -133,8 +141,15 @@ func (l *Link) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
+	visits, err := nc.Subscribe(bus.VisitTo(at.Tenant, at.Environment, l.instance, "*", "*"), l.takeVisit)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = visits.Unsubscribe() }()
+	l.nc = nc
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return l.greet(ctx, nc) })
+	group.Go(func() error { return l.every(ctx, time.Second, l.tellVisits) })
 	group.Go(func() error { return l.beat(ctx, nc) })
 	group.Go(func() error { return l.every(ctx, time.Second, l.endOrphans) })
 	group.Go(func() error { return l.every(ctx, connector.DefaultLife.Beat(), l.machine.EndTooLarge) })

@@ -40,6 +40,8 @@ func (l *Link) hear(ctx context.Context, m *nats.Msg) {
 			reply(m, func(o connector.Order) (connector.Answer, error) { return l.order(ctx, o) })
 		case "cancel":
 			reply(m, func(c connector.Cancel) (connector.Answer, error) { return l.machine.Cancel(ctx, c), nil })
+		case "visit":
+			reply(m, func(o connector.OpenVisit) (connector.VisitOpened, error) { return l.visit(ctx, o) })
 		case "end":
 			reply(m, func(e connector.End) (connector.Ended, error) {
 				l.leases.end(e.Attachment)

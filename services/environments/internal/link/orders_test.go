@@ -14,7 +14,9 @@ import (
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/environment"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/key"
+	"github.com/execwarden/execwarden/schemas/visit"
 	"github.com/execwarden/execwarden/services/environments/internal/host"
 )
 
@@ -28,6 +30,12 @@ type machine struct {
 
 func (*machine) Borrow(host.Broker) {}
 
+func (m *machine) OpenVisit(context.Context, connector.Visit, connector.OpenVisit, bool, func([]byte) error) error {
+	return nil
+}
+func (m *machine) TakeVisit(id.Visit, int, []byte)             {}
+func (m *machine) EndedVisits() []visit.Ended                  { return nil }
+func (m *machine) ToldVisit(id.Visit)                          {}
 func (m *machine) Manifest() environment.Manifest              { return environment.Manifest{} }
 func (m *machine) Open(context.Context, connector.Lease) error { return nil }
 func (m *machine) Known() []connector.Lease                    { return nil }

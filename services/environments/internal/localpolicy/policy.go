@@ -43,6 +43,9 @@ type Policy struct {
 	Roots        []Root        `yaml:"roots"`
 	Programs     []string      `yaml:"programs"` // absolute paths; empty: any
 	Shell        bool          `yaml:"shell"`
+	Preview      []string      `yaml:"preview"` // ports, or ranges of them, that a person may look at
+	Browser      string        `yaml:"browser"` // the program, by its path in the cage; empty: none
+	Containers   Containers    `yaml:"containers"`
 	Env          []string      `yaml:"env"`       // names that a command may be given besides the standard ones
 	Network      string        `yaml:"network"`   // off, targets, all
 	Execs        int           `yaml:"execs"`     // at once, of one attachment
@@ -163,6 +166,15 @@ func (p *Policy) validate() error {
 	if len(p.Programs) > 0 && p.Shell {
 		return errors.New("programs are listed and shell is true: a shell runs any program; set shell: false")
 	}
+	if err := p.validatePreview(); err != nil {
+		return err
+	}
+	if p.Browser != "" && (!filepath.IsAbs(p.Browser) || filepath.Clean(p.Browser) != p.Browser) {
+		return fmt.Errorf("browser %q is no absolute path", p.Browser)
+	}
+	if err := p.Containers.validate(); err != nil {
+		return err
+	}
 	if p.Network != Off && p.Network != Targets && p.Network != All {
 		return fmt.Errorf("network %q is not off, targets or all", p.Network)
 	}
@@ -212,7 +224,7 @@ func (p *Policy) Commands() (uid, gid int) { return p.uid, p.gid }
 
 // Manifest tells the registry what the machine exposes, and which isolation was tried and holds.
 func (p *Policy) Manifest(platform string, is environment.Isolation) environment.Manifest {
-	m := environment.Manifest{Policy: p.digest, Platform: platform, Isolation: is, Shell: p.Shell, Network: p.Network, Programs: p.Programs, Execs: p.Execs, Volumes: p.MaxVolumes}
+	m := environment.Manifest{Policy: p.digest, Platform: platform, Isolation: is, Shell: p.Shell, Network: p.Network, Programs: p.Programs, Preview: p.Preview, Browser: p.Browser != "", Images: p.Containers.Images, Execs: p.Execs, Volumes: p.MaxVolumes}
 	for _, r := range p.Roots {
 		m.Roots = append(m.Roots, environment.Root{Path: r.Path, Write: r.Write})
 	}

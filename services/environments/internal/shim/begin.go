@@ -78,6 +78,8 @@ func (spec Spec) check() error {
 	switch {
 	case !token(spec.ID) || spec.Digest == "" || len(spec.Argv) == 0 || !filepath.IsAbs(spec.Cwd):
 		return problem.New(problem.Invalid, "the command is not whole")
+	case spec.TTY != nil && !spec.KeepIn:
+		return problem.New(problem.Invalid, "a terminal's input stays open")
 	case total > maxDatagram*3/4:
 		return problem.New(problem.TooLarge, "the command line and environment are over %d bytes; write them to a file", maxDatagram*3/4)
 	}
@@ -108,12 +110,13 @@ func (s *Shim) spawn(c *command, spec Spec) {
 	if !s.cfg.Rules.Own { // else the number is of the launcher's own namespace
 		c.group.Lead(pid)
 	}
-	c.stdin = pipes.in
+	c.stdin, c.tty = pipes.in, pipes.tty
 	s.log.Debug("begun", "exec", c.ID, "pid", pid)
 	s.listening.Go(func() { s.look(c, spec, pipes) })
 }
 
-type pipes struct{ in, out, err *os.File }
+// pipes are this side's ends. At a terminal out is its other side, in the same once more, and there is no err.
+type pipes struct{ in, out, err, tty *os.File }
 
 // tell passes the command and its ends of the pipes to the launcher, and waits for its word that it runs.
 func (s *Shim) tell(c *command, spec Spec) (pid int, ours pipes, err error) {
@@ -145,11 +148,15 @@ func (s *Shim) tell(c *command, spec Spec) (pid int, ours pipes, err error) {
 		theirs = append(theirs, r)
 		return w
 	}
-	ours.in, ours.out, ours.err = pipe(false), pipe(true), pipe(true)
+	if spec.TTY != nil {
+		ours, theirs, err = s.terminal(*spec.TTY)
+	} else {
+		ours.in, ours.out, ours.err = pipe(false), pipe(true), pipe(true)
+	}
 	if err != nil {
 		return 0, ours, err
 	}
-	what := launch{ID: spec.ID, Argv: spec.Argv, Cwd: spec.Cwd, Env: append(slices.Clone(spec.Env), cage.Mark+"="+spec.ID)}
+	what := launch{ID: spec.ID, Argv: spec.Argv, Cwd: spec.Cwd, Env: append(slices.Clone(spec.Env), cage.Mark+"="+spec.ID), TTY: spec.TTY != nil, Control: spec.Control}
 	if c.group.Dir != "" {
 		if err = c.group.Make(s.cfg.UID, s.cfg.GID); err != nil {
 			return 0, ours, err

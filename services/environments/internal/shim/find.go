@@ -87,3 +87,12 @@ func (s *Shim) dropOldOutput() {
 		}
 	}
 }
+
+// RecordOf reads the record of a command's end in a shim's directory, also when there is no shim any more.
+func RecordOf(dir, id string) (e Exec, err error) {
+	raw, err := os.ReadFile(filepath.Join(dir, "execs", id, exitFile))
+	if err != nil {
+		return e, err
+	}
+	return e, json.Unmarshal(raw, &e)
+}

@@ -22,11 +22,13 @@ import (
 // The talk of a shim and its launcher: one datagram a message, over a pair of sockets that nobody else has.
 type (
 	launch struct {
-		ID     string   `json:"id"`
-		Argv   []string `json:"argv"`
-		Cwd    string   `json:"cwd"`
-		Env    []string `json:"env"`
-		Cgroup bool     `json:"cgroup"` // the last descriptor is the group's
+		ID      string   `json:"id"`
+		Argv    []string `json:"argv"`
+		Cwd     string   `json:"cwd"`
+		Env     []string `json:"env"`
+		Cgroup  bool     `json:"cgroup"`            // the last descriptor is the group's
+		TTY     bool     `json:"tty,omitempty"`     // the first is the terminal that it is at
+		Control bool     `json:"control,omitempty"` // see Spec
 
 		// In place of a command:
 		Way      string      `json:"way,omitempty"`      // wayIn or wayOut, answered with a descriptor
@@ -160,10 +162,13 @@ func (l *launcher) start(what launch, files []*os.File) {
 		return
 	}
 	cmd := &exec.Cmd{Args: what.Argv, Dir: what.Cwd, Env: what.Env, Stdin: files[0], Stdout: files[1], Stderr: files[2],
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Ptrace: true}}
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Setctty: what.TTY, Ptrace: true}}
+	if what.Control {
+		cmd.Stdin, cmd.Stdout, cmd.ExtraFiles = nil, files[2], files[:2]
+	}
 	var err error
 	cmd.Path, err = lookPath(what)
-	if at, ok := l.may(cmd.Path); err == nil && !ok {
+	if at, ok := l.may(cmd.Path); err == nil && !ok && !what.Control {
 		l.say(launched{ID: what.ID, Denied: true, Fault: at + " may not be run (the machine's policy, rule programs)"})
 		return
 	}

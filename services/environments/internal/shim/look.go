@@ -34,7 +34,9 @@ func (s *Shim) look(c *command, spec Spec, p pipes) {
 	var pumping sync.WaitGroup
 	drained := make(chan struct{})
 	pumping.Go(func() { pump(c.spool, spool.Stdout, p.out) })
-	pumping.Go(func() { pump(c.spool, spool.Stderr, p.err) })
+	if p.err != nil {
+		pumping.Go(func() { pump(c.spool, spool.Stderr, p.err) })
+	}
 	go func() {
 		pumping.Wait()
 		close(drained)
@@ -69,7 +71,9 @@ func (s *Shim) look(c *command, spec Spec, p pipes) {
 		survivors = left
 	}
 	p.out.Close()
-	p.err.Close()
+	if p.err != nil {
+		p.err.Close()
+	}
 	<-drained
 
 	s.mu.Lock()

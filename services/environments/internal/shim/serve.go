@@ -89,6 +89,9 @@ func (s *Shim) handler(end func()) http.Handler {
 	mux.HandleFunc("POST /execs/{id}/input", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, func(in wordInput) (any, error) { return s.Write(r.PathValue("id"), in.Data, in.EOF) })
 	})
+	mux.HandleFunc("POST /execs/{id}/feed", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, func(in Fed) (any, error) { return s.Feed(r.PathValue("id"), in) })
+	})
 	mux.HandleFunc("POST /execs/{id}/signal", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, func(in wordSignal) (any, error) {
 			sig := unix.SignalNum("SIG" + in.Signal)
@@ -183,6 +186,11 @@ func (c *Client) Read(ctx context.Context, id string, after int64, limit int, wa
 // Write gives input.
 func (c *Client) Write(ctx context.Context, id string, data []byte, eof bool) (Exec, error) {
 	return ask[Exec](ctx, c, http.MethodPost, pathOf(id)+"/input", wordInput{data, eof})
+}
+
+// Feed gives a command a piece of what it is fed; see Shim.Feed.
+func (c *Client) Feed(ctx context.Context, id string, piece Fed) (Exec, error) {
+	return ask[Exec](ctx, c, http.MethodPost, pathOf(id)+"/feed", piece)
 }
 
 // Signal sends a signal, named without SIG.

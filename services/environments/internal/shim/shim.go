@@ -36,13 +36,15 @@ type Shim struct {
 // command is one that runs, or ran in this life of the shim.
 type command struct {
 	Exec
-	dir    string
-	spool  *spool.Spool
-	stdin  *os.File
-	group  cage.Group
-	ended  chan launched // the leader's end
-	reason string        // why it is being ended, if it is
-	done   chan struct{} // everything of it is over and recorded
+	dir     string
+	spool   *spool.Spool
+	stdin   *os.File
+	tty     *os.File   // the terminal that it is at; nil: none
+	feeding sync.Mutex // one who feeds it at a time
+	group   cage.Group
+	ended   chan launched // the leader's end
+	reason  string        // why it is being ended, if it is
+	done    chan struct{} // everything of it is over and recorded
 }
 
 // Start begins a shim: its launcher closes its cage first. self is the program whose "launch" is Launch.

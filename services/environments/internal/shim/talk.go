@@ -38,6 +38,16 @@ type Spec struct {
 	Stdin   []byte        `json:"stdin,omitempty"`
 	KeepIn  bool          `json:"keep_in,omitempty"` // leave standard input open after Stdin
 	Timeout time.Duration `json:"timeout"`           // 0: none
+	// Control is of a program that the machine's policy names by itself, and that is talked to over descriptors 3 and 4 in place of 0
+	// and 1.
+	Control bool  `json:"control,omitempty"`
+	TTY     *Size `json:"tty,omitempty"` // at a terminal of this size; stdout and stderr are one then
+}
+
+// Size is a terminal's.
+type Size struct {
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
 }
 
 // Reasons of an end.
@@ -47,6 +57,7 @@ const (
 	Cancelled = "cancelled"
 	Revoked   = "revoked"
 	TooLarge  = "volume_size" // its volume held more than it may
+	Hangup    = "hangup"      // whoever was at its terminal went away
 	Lost      = "lost"        // the shim ended before its command: how that ended is not known
 	NotBegun  = "not_started" // the command could not be started
 	Denied    = "denied"      // its program may not be started
@@ -66,6 +77,7 @@ type Exec struct {
 	Bytes     int64                 `json:"bytes"`
 	Lost      int64                 `json:"lost,omitempty"`
 	SHA256    string                `json:"sha256,omitempty"`
+	Fed       int64                 `json:"fed,omitempty"` // the offset of what it was last given by Feed
 	Survivors int                   `json:"survivors"`
 	Isolation environment.Isolation `json:"isolation"`
 }
@@ -100,6 +112,15 @@ type wordSignal struct {
 type wordInput struct {
 	Data []byte `json:"data"`
 	EOF  bool   `json:"eof"`
+}
+
+// Fed is a piece of what a command is fed. Size and Signal take their place in it: Data counts, and is not written then.
+type Fed struct {
+	From   int64  `json:"from"` // the offset where it begins
+	Data   []byte `json:"data,omitempty"`
+	EOF    bool   `json:"eof,omitempty"` // behind it, unless the command is at a terminal
+	Size   *Size  `json:"size,omitempty"`
+	Signal string `json:"signal,omitempty"` // named without SIG
 }
 
 type wordEnd struct {

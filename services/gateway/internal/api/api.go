@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -34,6 +35,8 @@ type API struct {
 	Hub    *follow.Hub
 	Log    *eventlog.Log
 	Note   *slog.Logger
+
+	visits atomic.Int64 // streams that are open
 }
 
 // handler answers one authenticated request. body is all that was sent.
@@ -92,6 +95,8 @@ func (a *API) routes() []route {
 		{"POST /v1/environments/{name}/token", member.Role.MayConfigure, answer(a.createEnrolment), 0},
 		{"POST /v1/environments/{name}/attach", member.Role.MayConfigure, answer(a.attach), 0},
 		{"GET /v1/calls/{id}/output", anyRole, answer(a.output), 0},
+		{"POST /v1/environments/{name}/visits", member.Role.MayConfigure, answer(a.admitVisit), 0},
+		{"GET /v1/environments/{name}/visits", member.Role.MayConfigure, a.visitStream, 0},
 		{"POST /v1/environments/{name}/release", member.Role.MayConfigure, answer(a.release), 0},
 		{"POST /v1/environments/{name}/checkpoint", member.Role.MayConfigure, answer(a.checkpointVolume), 0},
 		{"POST /v1/environments/{name}/restore", member.Role.MayConfigure, answer(a.restoreVolume), 0},

@@ -19,6 +19,8 @@ type connectionRow struct {
 	connection.Defined
 	Tools []connection.Tool        `json:"tools"`
 	Login *connection.LoginChanged `json:"login,omitempty"` // of one that has OAuth
+
+	AgentLogins []connection.LoginChanged `json:"agent_logins,omitempty"` // of one with oauth.per_agent
 }
 
 func (a *API) connections(_ *http.Request, who auth.Identity, _ []byte) (connectionList, error) {
@@ -28,6 +30,9 @@ func (a *API) connections(_ *http.Request, who auth.Identity, _ []byte) (connect
 		if c.OAuth.Flow != "" {
 			login := a.State.Login(who.Tenant, c)
 			row.Login = &login
+			if c.OAuth.PerAgent {
+				row.AgentLogins = a.State.AgentLogins(who.Tenant, c)
+			}
 		}
 		if row.Tools == nil {
 			row.Tools = []connection.Tool{}
@@ -75,13 +80,25 @@ func (a *API) removeConnection(r *http.Request, who auth.Identity, _ []byte) (as
 	return a.Peers.InForce(r.Context(), who, said.Seq)
 }
 
+// loginInput says whose login it is to be.
+type loginInput struct {
+	Agent id.Agent `json:"agent,omitempty"` // of a connection with oauth.per_agent; empty: the connection's own
+}
+
 // beginLogin gives the URL at which a member logs in to a connection's provider. The browser comes back to this site.
-func (a *API) beginLogin(r *http.Request, who auth.Identity, _ []byte) (ask.LoginBegun, error) {
+func (a *API) beginLogin(r *http.Request, who auth.Identity, body []byte) (ask.LoginBegun, error) {
 	def, err := a.connection(r, who)
 	if err != nil {
 		return ask.LoginBegun{}, err
 	}
-	return a.Peers.BeginLogin(r.Context(), who, ask.BeginLogin{Connection: def.Connection, Redirect: a.Site.URL("/oauth/callback", nil)})
+	in, err := readOptional[loginInput](r, body)
+	if err == nil && in.Agent != "" {
+		_, err = parsed[id.Agent](string(in.Agent))
+	}
+	if err != nil {
+		return ask.LoginBegun{}, err
+	}
+	return a.Peers.BeginLogin(r.Context(), who, ask.BeginLogin{Connection: def.Connection, Agent: in.Agent, Redirect: a.Site.URL("/oauth/callback", nil)})
 }
 
 // diffConnection shows what changed under grants.

@@ -64,9 +64,9 @@ func (a *API) events(r *http.Request, who auth.Identity, _ []byte) (eventPage, e
 
 // timeline gives a run's events, a page at a time.
 func (a *API) timeline(r *http.Request, who auth.Identity, _ []byte) (eventPage, error) {
-	run, err := minted[id.Run](r)
+	run, err := id.ParseRun(r.PathValue("id"))
 	if err != nil {
-		return eventPage{}, err
+		return eventPage{}, problem.Wrap(err, problem.Invalid, "%v", err)
 	}
 	q, err := query(r, "after")
 	if err != nil {
@@ -103,8 +103,8 @@ var (
 // filters reads which events are asked for. The ledger does the filtering.
 func filters(q url.Values) (f ask.Events, err error) {
 	if run := q.Get("run"); run != "" {
-		if f.Run, err = parsed[id.Run](run); err != nil {
-			return f, err
+		if f.Run, err = id.ParseRun(run); err != nil {
+			return f, problem.Wrap(err, problem.Invalid, "%v", err)
 		}
 	}
 	f.Kind, f.Actor = q.Get("kind"), q.Get("actor")

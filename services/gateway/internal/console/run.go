@@ -20,7 +20,7 @@ type runPage struct {
 
 // run shows the run's first events, as many as the ledger gives at once; the stream brings the rest.
 func (c *Console) run(w http.ResponseWriter, r *http.Request, who auth.Identity) error {
-	run, err := id.Parse[id.Run](r.PathValue("id"))
+	run, err := id.ParseRun(r.PathValue("id"))
 	if err != nil {
 		return missing("run")
 	}
@@ -34,7 +34,8 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request, who auth.Identity)
 	if err != nil {
 		return err
 	}
-	content := runPage{Run: run, May: who.Role.MayApprove(), Next: page.Next.String(), More: page.More}
+	_, hosted := id.Parse[id.Run](string(run)) // nobody but its client stops a conversation
+	content := runPage{Run: run, May: who.Role.MayApprove() && hosted == nil, Next: page.Next.String(), More: page.More}
 	for _, e := range page.Events {
 		content.Lines = append(content.Lines, lineOf(e))
 	}
@@ -45,7 +46,7 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request, who auth.Identity)
 }
 
 func (c *Console) runLive(w http.ResponseWriter, r *http.Request, who auth.Identity) error {
-	run, err := id.Parse[id.Run](r.PathValue("id"))
+	run, err := id.ParseRun(r.PathValue("id"))
 	if err != nil {
 		return missing("run")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/script"
+	"github.com/execwarden/execwarden/schemas/visit"
 )
 
 // The tones in which a line is shown. Each also has its words: colour alone says nothing to many.
@@ -86,6 +87,10 @@ func words(ev schemas.Event) (text, tone string) {
 			return text, bad
 		}
 		return text, plain
+	case visit.Admitted:
+		return sentence.Visited(e), good
+	case visit.Ended:
+		return sentence.Left(e), plain
 	case script.Started:
 		return sentence.Started(e), plain
 	case script.Fetched:

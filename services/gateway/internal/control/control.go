@@ -34,6 +34,7 @@ type tenant struct {
 	connections  map[id.Connection]connection.Defined
 	tools        map[id.Connection][]connection.Tool
 	logins       map[id.Connection]connection.LoginChanged
+	agentLogins  map[id.Connection]map[id.Agent]connection.LoginChanged // of the agents that have one of their own
 	grants       map[id.Grant]Grant
 	triggers     map[id.Trigger]trigger.Defined
 	environments map[id.Environment]environment.Registered
@@ -83,7 +84,7 @@ func (s *State) Apply(e eventlog.Stored) error {
 		t = &tenant{
 			members: map[id.Member]Member{}, tokens: map[id.Token]Token{}, agents: map[id.Agent]agent.Defined{},
 			connections: map[id.Connection]connection.Defined{}, tools: map[id.Connection][]connection.Tool{},
-			logins: map[id.Connection]connection.LoginChanged{},
+			logins: map[id.Connection]connection.LoginChanged{}, agentLogins: map[id.Connection]map[id.Agent]connection.LoginChanged{},
 			grants: map[id.Grant]Grant{}, triggers: map[id.Trigger]trigger.Defined{},
 			environments: map[id.Environment]environment.Registered{}, targets: map[id.Target]target.Defined{}, applied: map[string]uint64{},
 		}
@@ -120,7 +121,14 @@ func (s *State) Apply(e eventlog.Stored) error {
 	case connection.Defined:
 		t.connections[ev.Connection] = ev
 	case connection.LoginChanged:
-		t.logins[ev.Connection] = ev
+		if ev.Agent == "" {
+			t.logins[ev.Connection] = ev
+			break
+		}
+		if t.agentLogins[ev.Connection] == nil {
+			t.agentLogins[ev.Connection] = map[id.Agent]connection.LoginChanged{}
+		}
+		t.agentLogins[ev.Connection][ev.Agent] = ev
 	case connection.Listed:
 		t.tools[ev.Connection] = ev.Body.Tools
 	case grant.Created:
@@ -221,6 +229,13 @@ func (s *State) Login(of id.Tenant, c connection.Defined) connection.LoginChange
 		ev.State, ev.Reason = connection.LoggedIn, ""
 	}
 	return ev
+}
+
+// AgentLogins lists the logins that agents have of their own on a connection as it is defined, by agent.
+func (s *State) AgentLogins(of id.Tenant, c connection.Defined) []connection.LoginChanged {
+	return list(s, of, func(t *tenant) map[id.Agent]connection.LoginChanged { return t.agentLogins[c.Connection] }, func(ev connection.LoginChanged) bool {
+		return ev.URL == c.URL && reflect.DeepEqual(ev.OAuth, c.OAuth)
+	})
 }
 
 // Tools lists the tools that a connection was last seen to have.

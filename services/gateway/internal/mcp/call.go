@@ -52,11 +52,11 @@ func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[st
 		return nil, err
 	}
 	key := q.tool + "\x00" + permit.Digest(args, q.input)
-	if at, ok, err := e.resumed(c, q, key); err != nil {
+	if at, under, err := e.resumed(c, q, key); err != nil {
 		return nil, err
-	} else if ok {
+	} else if under != "" {
 		// The same call again, while a person decides or after: it is that one, and is made once.
-		return e.wait(ctx, c, q, at, key)
+		return e.wait(ctx, c, q, at, under)
 	}
 	at := standing{call: id.New[id.Call](), run: c.run(time.Now()), tool: q.tool}
 	about := client(q.of)
@@ -179,11 +179,20 @@ func plain(result json.RawMessage, failed, modern bool) members {
 		text = s
 	}
 	out := members{}
-	out["content"], _ = json.Marshal([]map[string]string{{"type": "text", "text": text}})
+	content := []map[string]string{{"type": "text", "text": text}}
 	var object map[string]json.RawMessage
 	if json.Unmarshal(result, &object) == nil && object != nil {
 		out["structuredContent"] = result
+		// What a browser shows is a picture for whoever can see one, and a long word for nobody.
+		var png string
+		if json.Unmarshal(object["png_base64"], &png) == nil && png != "" {
+			delete(object, "png_base64")
+			rest, _ := json.Marshal(object) // it was JSON
+			out["structuredContent"] = rest
+			content = []map[string]string{{"type": "image", "mimeType": "image/png", "data": png}, {"type": "text", "text": string(rest)}}
+		}
 	}
+	out["content"], _ = json.Marshal(content) // of plain text
 	if failed {
 		out["isError"] = json.RawMessage("true")
 	}

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"slices"
 	"sync"
@@ -236,7 +237,7 @@ func (s *sessions) changed(tenant id.Tenant, a id.Agent) {
 	defer s.mu.Unlock()
 	for c := range s.all() {
 		if c.who.Tenant == tenant && (a == "" || c.who.Agent == a) {
-			c.announce()
+			announce(c.server)
 		}
 	}
 }
@@ -283,14 +284,22 @@ func (s *sessions) close() {
 }
 
 // announce has the SDK say that the lists changed: it does when what it knows of changes.
-func (c *conversation) announce() {
-	c.server.AddTool(&mcp.Tool{Name: placeholder, InputSchema: &struct {
-		Type string `json:"type"`
-	}{"object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return nil, problem.New(problem.NotFound, "there is no such tool")
+func announce(server *mcp.Server) {
+	server.AddTool(&mcp.Tool{Name: placeholder, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return nil, errPlaceholder
 	})
-	c.server.RemoveTools(placeholder)
+	server.AddPrompt(&mcp.Prompt{Name: placeholder}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		return nil, errPlaceholder
+	})
+	server.AddResource(&mcp.Resource{Name: placeholder, URI: placeholder + ":/"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return nil, errPlaceholder
+	})
+	server.RemoveTools(placeholder)
+	server.RemovePrompts(placeholder)
+	server.RemoveResources(placeholder + ":/")
 }
 
 // placeholder is never listed or called.
 const placeholder = "placeholder"
+
+var errPlaceholder = problem.New(problem.NotFound, "there is no such thing")

@@ -31,8 +31,8 @@ const (
 const statePrefix = "execwarden:"
 
 // resumed finds the call that a request asks for again: by the token that the answer before gave, or because it is the same
-// call. Problems: not_found for a token of no call that waits.
-func (e *Endpoint) resumed(c *conversation, q request, key string) (standing, bool, error) {
+// call; and under what it is remembered, empty when there is none. Problems: not_found for a token of no call that waits.
+func (e *Endpoint) resumed(c *conversation, q request, key string) (at standing, under string, err error) {
 	token, _ := q.meta["execwarden/resume"].(string)
 	if rest, ours := strings.CutPrefix(q.state, statePrefix); ours {
 		token = rest
@@ -40,15 +40,17 @@ func (e *Endpoint) resumed(c *conversation, q request, key string) (standing, bo
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if token == "" {
-		h, ok := c.held[key]
-		return h.standing, ok, nil
+		if h, ok := c.held[key]; ok {
+			return h.standing, key, nil
+		}
+		return at, "", nil
 	}
-	for _, h := range c.held {
+	for under, h := range c.held {
 		if string(h.call) == token && h.tool == q.tool {
-			return h.standing, true, nil
+			return h.standing, under, nil
 		}
 	}
-	return standing{}, false, problem.New(problem.NotFound, "no call of this conversation waits under that token; make the call again")
+	return at, "", problem.New(problem.NotFound, "no call of this conversation waits under that token; make the call again")
 }
 
 func (c *conversation) hold(key string, at standing, now time.Time) {

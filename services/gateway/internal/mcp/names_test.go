@@ -9,7 +9,7 @@ import (
 
 // No two tools have one name, a name is the same every time, it fits what clients take, and it leads back to its tool: also
 // with separators in the connection's name or the tool's, with what is too long, and with what looks like a shortened one.
-func TestNames(t *testing.T) {
+func TestNoTwoToolsHaveOneName(t *testing.T) {
 	part := rapid.StringMatching(`[a-z](_{0,2}[a-z0-9-]){0,12}(_[0-9a-f]{8})?`)
 	rapid.Check(t, func(t *rapid.T) {
 		full := func(label string) string {

@@ -35,7 +35,7 @@ type tenant struct {
 	grants      map[id.Agent]*grants
 	connections map[id.Connection]connection.Defined
 	tools       map[id.Connection]listed
-	logins      map[id.Connection]connection.LoginChanged
+	logins      map[loginKey]connection.LoginChanged
 	packages    map[id.Connection]connection.Packaged
 	members     map[id.Member]member.Role
 	removed     map[id.Member]bool
@@ -75,7 +75,7 @@ func (s *State) Apply(e eventlog.Stored) {
 		t = &tenant{
 			agents: map[id.Agent]agent.Defined{}, holders: map[id.Grant]id.Agent{}, grants: map[id.Agent]*grants{},
 			connections: map[id.Connection]connection.Defined{}, tools: map[id.Connection]listed{},
-			logins: map[id.Connection]connection.LoginChanged{}, packages: map[id.Connection]connection.Packaged{}, members: map[id.Member]member.Role{}, removed: map[id.Member]bool{}, seqs: map[string]uint64{},
+			logins: map[loginKey]connection.LoginChanged{}, packages: map[id.Connection]connection.Packaged{}, members: map[id.Member]member.Role{}, removed: map[id.Member]bool{}, seqs: map[string]uint64{},
 		}
 		s.tenants[e.At.Tenant] = t
 	}
@@ -106,7 +106,7 @@ func (s *State) Apply(e eventlog.Stored) {
 	case connection.Packaged:
 		t.packages[ev.Connection] = ev
 	case connection.LoginChanged:
-		t.logins[ev.Connection] = ev
+		t.logins[loginKey{ev.Connection, ev.Agent}] = ev
 	case connection.Listed:
 		t.tools[ev.Connection] = newListed(ev.Body.Tools)
 	}
@@ -219,12 +219,48 @@ func (s *State) Package(tenant id.Tenant, c id.Connection) (connection.Packaged,
 	return connection.Packaged{}, false
 }
 
-// Login gives what was last said of a connection's login.
-func (s *State) Login(tenant id.Tenant, c id.Connection) (connection.LoginChanged, bool) {
+// loginKey tells logins apart. Without an agent it is the connection's own.
+type loginKey struct {
+	connection id.Connection
+	agent      id.Agent
+}
+
+// AgentLogin is a login of one agent's own.
+type AgentLogin struct {
+	Tenant id.Tenant
+	connection.LoginChanged
+}
+
+// AgentLogins lists the logins that agents have of their own and that nobody has ended.
+func (s *State) AgentLogins() (out []AgentLogin) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for tenant, t := range s.tenants {
+		for key, ev := range t.logins {
+			if key.agent != "" && ev.State == connection.LoggedIn {
+				out = append(out, AgentLogin{tenant, ev})
+			}
+		}
+	}
+	return out
+}
+
+// Agents lists a tenant's agents, removed ones too.
+func (s *State) Agents(of id.Tenant) []id.Agent {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[of]; t != nil {
+		return slices.Sorted(maps.Keys(t.agents))
+	}
+	return nil
+}
+
+// Login gives what was last said of a connection's login, or of an agent's on it.
+func (s *State) Login(tenant id.Tenant, c id.Connection, a id.Agent) (connection.LoginChanged, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if t := s.tenants[tenant]; t != nil {
-		ev, ok := t.logins[c]
+		ev, ok := t.logins[loginKey{c, a}]
 		return ev, ok
 	}
 	return connection.LoginChanged{}, false

@@ -67,13 +67,23 @@ func (c *Client) Close() {
 }
 
 // Names of sealed entries. An id has no '.', so that no connection's name is another's entry.
-func tokensOf(c Connection) string { return "oauth." + string(c.Connection) }
-func loginsOf(c Connection) string { return "login." + string(c.Connection) }
+func tokensOf(c Connection) string { return "oauth." + c.entry() }
+func loginsOf(c Connection) string { return "login." + c.entry() }
 
-// Sealed names what may be sealed for a connection beside its credential.
-func Sealed(c id.Connection) []string {
-	conn := Connection{Defined: connection.Defined{Connection: c}}
-	return []string{tokensOf(conn), loginsOf(conn)}
+func (c Connection) entry() string {
+	if c.Agent == "" {
+		return string(c.Connection)
+	}
+	return string(c.Connection) + "." + string(c.Agent)
+}
+
+// Sealed names what may be sealed for a connection beside its credential: of its own, and of agents.
+func Sealed(c id.Connection, agents []id.Agent) (names []string) {
+	for _, a := range append([]id.Agent{""}, agents...) {
+		conn := Connection{Agent: a, Defined: connection.Defined{Connection: c}}
+		names = append(names, tokensOf(conn), loginsOf(conn))
+	}
+	return names
 }
 
 // entry is all that is kept, sealed, of a connection's login.
@@ -150,7 +160,7 @@ func (c *Client) secret(ctx context.Context, conn Connection) (vault.Secret, err
 
 // state is what is told of an entry.
 func (e *entry) state(c Connection) connection.LoginChanged {
-	ev := connection.LoginChanged{Connection: c.Connection, URL: c.URL, OAuth: c.OAuth, State: connection.LoggedIn, Attempt: e.Attempt, By: e.By, Issuer: e.Server.Issuer, Scopes: e.Scopes}
+	ev := connection.LoginChanged{Connection: c.Connection, Agent: c.Agent, URL: c.URL, OAuth: c.OAuth, State: connection.LoggedIn, Attempt: e.Attempt, By: e.By, Issuer: e.Server.Issuer, Scopes: e.Scopes}
 	if e.Refused != "" {
 		ev.State, ev.Reason = connection.LoginNeeded, e.Refused
 	}
@@ -161,6 +171,9 @@ func (e *entry) state(c Connection) connection.LoginChanged {
 func needs(c Connection, why string) error {
 	if c.OAuth.Flow == connection.ClientCredentials {
 		return problem.New(problem.Unauthenticated, "connection %s gets no token: %s; an admin gives it the right oauth.client_id and credential: execwarden apply -f FILE", c.name(), why)
+	}
+	if c.Agent != "" {
+		return problem.New(problem.Unauthenticated, "agent %s has no account at connection %s: %s; an admin connects one: execwarden connections login %s --agent %s", id.Name(c.Agent), c.name(), why, c.name(), id.Name(c.Agent))
 	}
 	return problem.New(problem.Unauthenticated, "connection %s needs a login: %s; an admin runs: execwarden connections login %s", c.name(), why, c.name())
 }
@@ -192,6 +205,9 @@ func (c *Client) Disconnect(ctx context.Context, conn Connection, ended time.Tim
 		return err
 	}
 	gone := entry{Refused: "the connection was removed"}
+	if conn.Agent != "" {
+		gone.Refused = "the connection or the agent was removed, or the connection has other logins now"
+	}
 	return c.say(ctx, conn.Tenant, "", gone.state(conn))
 }
 

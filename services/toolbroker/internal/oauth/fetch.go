@@ -26,6 +26,7 @@ const (
 // Connection is what tokens are for.
 type Connection struct {
 	Tenant id.Tenant
+	Agent  id.Agent // whose tokens they are, where each agent has its own; empty: the connection's
 	connection.Defined
 }
 

@@ -66,8 +66,8 @@ func (c *Client) Begin(ctx context.Context, conn Connection, by id.Member, redir
 	if scopes == nil {
 		scopes = s.Scopes
 	}
-	// The tenant and the connection are found by it; 256 random bits make it a secret.
-	state := strings.Join([]string{string(conn.Tenant), string(conn.Connection), rand.Text() + rand.Text()}, ".")
+	// The tenant, the connection and the agent are found by it; 256 random bits make it a secret.
+	state := strings.Join([]string{string(conn.Tenant), conn.entry(), rand.Text() + rand.Text()}, ".")
 	w := waiting{Attempt: id.Derive[id.Login](state), State: hash(state), Verifier: oauth2.GenerateVerifier(), Redirect: redirect, By: by,
 		Expires: c.now().Add(loginLife).UTC(), URL: conn.URL, OAuth: conn.OAuth, Server: s, Client: who, Scopes: scopes}
 	if err := c.change(ctx, conn, func(all []waiting) ([]waiting, error) {
@@ -109,18 +109,22 @@ func (c *Client) identify(ctx context.Context, conn Connection, s server, redire
 	return c.register(ctx, conn, s, redirect)
 }
 
-// At finds the tenant and the connection that a state is of. It proves nothing yet.
-func At(state string) (id.Tenant, id.Connection, error) {
+// At finds the tenant, the connection and the agent that a state is of. It proves nothing yet.
+func At(state string) (tenant id.Tenant, con id.Connection, a id.Agent, err error) {
 	parts := strings.Split(state, ".")
-	if len(state) > 400 || len(parts) != 3 {
-		return "", "", stale()
+	if len(state) > 500 || len(parts) != 3 && len(parts) != 4 {
+		return "", "", "", stale()
 	}
-	tenant, err := id.Parse[id.Tenant](parts[0])
+	tenant, err = id.Parse[id.Tenant](parts[0])
 	con, err2 := id.Parse[id.Connection](parts[1])
-	if err != nil || err2 != nil {
-		return "", "", stale()
+	var err3 error
+	if len(parts) == 4 {
+		a, err3 = id.Parse[id.Agent](parts[2])
 	}
-	return tenant, con, nil
+	if err != nil || err2 != nil || err3 != nil {
+		return "", "", "", stale()
+	}
+	return tenant, con, a, nil
 }
 
 // Look says which login a state is of, and uses nothing up.
@@ -133,7 +137,7 @@ func (c *Client) Look(ctx context.Context, conn Connection, state string) (ask.W
 	if i < 0 {
 		return ask.WaitingLogin{}, stale()
 	}
-	return ask.WaitingLogin{Connection: conn.Connection, URL: conn.URL, Issuer: all[i].Server.Issuer, By: all[i].By}, nil
+	return ask.WaitingLogin{Connection: conn.Connection, Agent: conn.Agent, URL: conn.URL, Issuer: all[i].Server.Issuer, By: all[i].By}, nil
 }
 
 // Finish turns what the browser came back with into tokens. The state is used up first: of two who bring it, one gets

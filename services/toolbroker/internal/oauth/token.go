@@ -39,6 +39,7 @@ func (c *Client) Token(ctx context.Context, conn Connection, refused string) (va
 type flightKey struct {
 	tenant     id.Tenant
 	name       id.Connection
+	agent      id.Agent
 	definition string // in full: a token is for no other URL, though it be of the same connection
 	refused    string
 }
@@ -57,7 +58,7 @@ func (c *Client) shared(ctx context.Context, conn Connection, refused string) (v
 	if err != nil {
 		return vault.Secret{}, problem.Wrap(err, problem.Internal, "the definition of connection %s cannot be written", conn.name())
 	}
-	key := flightKey{conn.Tenant, conn.Connection, string(definition), refused}
+	key := flightKey{conn.Tenant, conn.Connection, conn.Agent, string(definition), refused}
 	c.mu.Lock()
 	f, ok := c.flights[key]
 	if !ok {

@@ -15,6 +15,8 @@ type Connection struct {
 	connection.Defined
 	Tools []connection.Tool        `json:"tools"`
 	Login *connection.LoginChanged `json:"login,omitempty"` // of one that has OAuth
+
+	AgentLogins []connection.LoginChanged `json:"agent_logins,omitempty"` // of one with oauth.per_agent
 }
 
 // Connections lists the connections.
@@ -47,8 +49,11 @@ func (c *Client) DiffConnection(ctx context.Context, name string) (ask.Connectio
 }
 
 // BeginLogin begins a login to a connection's provider, which goes on in a browser.
-func (c *Client) BeginLogin(ctx context.Context, name string) (ask.LoginBegun, error) {
-	return send[ask.LoginBegun](ctx, c, http.MethodPost, "/v1/connections/"+segment(name)+"/login", nil, nil)
+// With an agent it is that agent's own.
+func (c *Client) BeginLogin(ctx context.Context, name string, a id.Agent) (ask.LoginBegun, error) {
+	return send[ask.LoginBegun](ctx, c, http.MethodPost, "/v1/connections/"+segment(name)+"/login", nil, struct {
+		Agent id.Agent `json:"agent,omitempty"`
+	}{a})
 }
 
 // zipArchive is a request body that is not JSON.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -111,6 +112,9 @@ func printManifest(w io.Writer, m environment.Manifest) {
 	fmt.Fprintf(w, "container      %s\n", yes[m.Isolation.Container])
 	fmt.Fprintf(w, "network        %s; commands are given: %s\n", yes[m.Isolation.Network], m.Network)
 	fmt.Fprintf(w, "shell          %s\n", map[bool]string{true: "allowed", false: "not allowed"}[m.Shell])
+	fmt.Fprintf(w, "preview        %s\n", or(strings.Join(m.Preview, ", "), "not allowed"))
+	fmt.Fprintf(w, "browser        %s\n", map[bool]string{true: "allowed", false: "not allowed"}[m.Browser])
+	fmt.Fprintf(w, "containers     %s\n", or(strings.Join(m.Images, ", "), "not allowed"))
 	for _, r := range m.Roots {
 		fmt.Fprintf(w, "root           %s (%s)\n", r.Path, map[bool]string{true: "read and write", false: "read"}[r.Write])
 	}

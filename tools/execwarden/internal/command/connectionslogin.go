@@ -17,20 +17,35 @@ import (
 )
 
 func (a *app) connectionsLoginCommand() *cobra.Command {
-	return &cobra.Command{
+	agent := ""
+	cmd := &cobra.Command{
 		Use:   "login CONNECTION",
 		Short: "Log in to the provider of a connection, in a browser",
 		Args:  cobra.ExactArgs(1),
 		Long: exits(`Begins a login to the provider of a connection with oauth.flow authorization_code, writes the address to open in a
 browser on standard output, and waits until the login is finished there. The address works once, for ten minutes; give
-it to nobody else: their account would be connected. The tokens go to the tool broker only.`,
-			map[int]string{0: "logged in", 1: "the login failed, or the API cannot be reached", 4: "there is no such connection", 6: "nobody finished the login in time"}),
-		Example: "  execwarden connections login tickets\n  execwarden connections login tickets -o jsonl | jq -r .url",
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.connectionLogin(cmd.Context(), args[0]) },
+it to nobody else: their account would be connected. The tokens go to the tool broker only.
+
+On a connection with oauth.per_agent each agent has an account of its own: --agent connects that one, and without it the login is
+the connection's own, which only lists the tools.`,
+			map[int]string{0: "logged in", 1: "the login failed, or the API cannot be reached", 4: "there is no such connection or agent", 6: "nobody finished the login in time"}),
+		Example: "  execwarden connections login tickets\n  execwarden connections login tickets --agent laptop\n  execwarden connections login tickets -o jsonl | jq -r .url",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var of id.Agent
+			if agent != "" {
+				var err error
+				if of, err = id.Named[id.Agent](agent); err != nil {
+					return usage("--agent: %v", err)
+				}
+			}
+			return a.connectionLogin(cmd.Context(), args[0], of)
+		},
 	}
+	cmd.Flags().StringVar(&agent, "agent", "", "whose account it is to be (default: the connection's own)")
+	return cmd
 }
 
-func (a *app) connectionLogin(ctx context.Context, name string) error {
+func (a *app) connectionLogin(ctx context.Context, name string, of id.Agent) error {
 	asking, c, done, err := a.asking(ctx, "asking the provider how to log in", time.Minute)
 	if err != nil {
 		return err
@@ -38,7 +53,7 @@ func (a *app) connectionLogin(ctx context.Context, name string) error {
 	at, err := c.Position(asking) // before it begins: its end must not be missed
 	var begun ask.LoginBegun
 	if err == nil {
-		begun, err = c.BeginLogin(asking, name)
+		begun, err = c.BeginLogin(asking, name, of)
 	}
 	done()
 	if err != nil {

@@ -21,7 +21,7 @@ func (a *app) envCommand() *cobra.Command {
 	cmd := a.envListCommand()
 	cmd.Use, cmd.Aliases, cmd.Short, cmd.GroupID = "env", []string{"environments"}, "List, connect and attach environments: machines to execute on", groupConfig
 	cmd.Example = "  execwarden env\n  execwarden env create builder --driver host\n  execwarden env attach builder --agent triage\n  execwarden env revoke builder --reason 'it was stolen'"
-	cmd.AddCommand(a.envListCommand(), a.envCreateCommand(), a.envTokenCommand(), a.envVolumesCommand(), a.envAttachCommand(), a.envOutputCommand(), a.envReleaseCommand(false), a.envReleaseCommand(true),
+	cmd.AddCommand(a.envListCommand(), a.envCreateCommand(), a.envTokenCommand(), a.envVolumesCommand(), a.envAttachCommand(), a.envOutputCommand(), a.envShellCommand(), a.envPreviewCommand(), a.envReleaseCommand(false), a.envReleaseCommand(true),
 		a.envDrainCommand(), a.envCheckpointCommand(), a.envRestoreCommand(), a.envCloneCommand(),
 		a.removing("an environment", "Removes an environment: what is attached is revoked, and its machine is let onto the bus no more.", "  execwarden env remove builder", (*client.Client).RemoveEnvironment))
 	return cmd

@@ -23,11 +23,14 @@ func (a *app) envOutputCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		Long: exits(`Prints the output of a call of machine.exec: what it wrote to standard output goes there, what it wrote to standard error
 goes there. It is what the machine has sent so far; with --follow it goes on until the command has ended. What the machine did not
-keep is told of on standard error. The call's id is in the run's timeline. With -o jsonl each piece is one line, its bytes in base64.`, nil),
+keep is told of on standard error. The call's id is in the run's timeline; a visit's
+(vis_...), whose shell a person had, in the events. With -o jsonl each piece is one line, its bytes in base64.`, nil),
 		Example: "  execwarden env output call_28b48c74ef5b8815baf2b46a454ede10 --follow",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			which, err := id.Parse[id.Call](args[0])
-			if err != nil {
+			which := id.Call(args[0])
+			if _, err := id.Parse[id.Visit](args[0]); err == nil {
+				// Kept as a call's output is.
+			} else if _, err := id.Parse[id.Call](args[0]); err != nil {
 				return usage("%v", err)
 			}
 			c, err := a.client()

@@ -62,6 +62,10 @@ func (a *app) exitCode(cmd *cobra.Command, err error) int {
 		a.note("%s\nSee: %s --help", err, cmd.CommandPath())
 		return problem.ExitCode(problem.New(problem.Invalid, "usage"))
 	}
+	var status exitStatus
+	if errors.As(err, &status) { // of a person's own command on a machine, which has said what it had to
+		return int(status)
+	}
 	a.note("%s", messageOf(err))
 	if hint := hints[problem.CodeOf(err)]; hint != "" {
 		a.note("%s", hint)

@@ -75,7 +75,7 @@ func timeline(ctx context.Context, c *client.Client, which id.Run, each func(cli
 }
 
 func runID(text string) (id.Run, error) {
-	which, err := id.Parse[id.Run](text)
+	which, err := id.ParseRun(text)
 	if err != nil {
 		return "", usage("%v; execwarden runs lists them", err)
 	}
@@ -95,6 +95,11 @@ func (a *app) showRun(r *runstate.Run, events []client.Event) error {
 			if text != "" {
 				fmt.Fprintf(w, "%-9s %s\n", name+":", render.Visible(text))
 			}
+		}
+		if r.Created.IsZero() { // of an external agent: it has calls, and is no run
+			line("calls of", string(r.Run))
+			fmt.Fprintln(w)
+			return
 		}
 		line("run", string(r.Run))
 		line("agent", id.Name(r.Agent))

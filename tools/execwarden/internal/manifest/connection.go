@@ -25,6 +25,7 @@ type oauthFields struct {
 	Flow     connection.Flow `yaml:"flow"`
 	ClientID string          `yaml:"client_id"`
 	Scopes   []string        `yaml:"scopes"`
+	PerAgent bool            `yaml:"per_agent"`
 }
 
 func buildConnection(d *document) (r Resource) {
@@ -37,7 +38,7 @@ func buildConnection(d *document) (r Resource) {
 		d.fault("$.type", "type %.40q is not github, mcp or api", f.Type)
 	}
 	if o := f.OAuth; o != nil {
-		def.OAuth = connection.OAuth{Flow: o.Flow, ClientID: o.ClientID, Scopes: o.Scopes}
+		def.OAuth = connection.OAuth{Flow: o.Flow, ClientID: o.ClientID, Scopes: o.Scopes, PerAgent: o.PerAgent}
 		switch {
 		case f.Type != connection.MCP:
 			d.fault("$.oauth", "oauth is for connections of type mcp")
@@ -45,6 +46,8 @@ func buildConnection(d *document) (r Resource) {
 			d.fault("$.oauth.flow", "flow %.40q is not %s or %s", o.Flow, connection.AuthorizationCode, connection.ClientCredentials)
 		case o.Flow == connection.ClientCredentials && o.ClientID == "":
 			d.fault("$.oauth.client_id", "flow %s needs a client_id", o.Flow)
+		case o.PerAgent && o.Flow != connection.AuthorizationCode:
+			d.fault("$.oauth.per_agent", "per_agent is for flow %s, in which somebody logs in", connection.AuthorizationCode)
 		}
 	}
 	if f.Type != connection.MCP || !strings.HasPrefix(f.URL, "stdio:") { // a program that the broker's operator lists

@@ -29,6 +29,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/tenant"
 	"github.com/execwarden/execwarden/schemas/token"
 	"github.com/execwarden/execwarden/schemas/trigger"
+	"github.com/execwarden/execwarden/schemas/visit"
 	"github.com/execwarden/execwarden/schemas/volume"
 )
 
@@ -82,13 +83,17 @@ func configured(ev schemas.Event) (string, Tone) {
 	case connection.Packaged:
 		return fmt.Sprintf("%s: package %s %s, %d operations", e.Connection, e.Name, e.Version, e.Operations), Plain
 	case connection.LoginChanged:
+		who := string(e.Connection)
+		if e.Agent != "" {
+			who = fmt.Sprintf("%s on %s", e.Agent, e.Connection)
+		}
 		switch {
 		case e.Failed:
-			return sentence.Because(fmt.Sprintf("a login at %s failed", e.Connection), e.Reason), Bad
+			return sentence.Because(fmt.Sprintf("a login of %s failed", who), e.Reason), Bad
 		case e.State == connection.LoginNeeded:
-			return sentence.Because(fmt.Sprintf("%s needs a login", e.Connection), e.Reason), Waits
+			return sentence.Because(fmt.Sprintf("%s needs a login", who), e.Reason), Waits
 		}
-		return fmt.Sprintf("%s is logged in at %s", e.Connection, e.Issuer), Good
+		return fmt.Sprintf("%s is logged in at %s", who, e.Issuer), Good
 	case connection.Listed:
 		return fmt.Sprintf("%s has %s", e.Connection, Count(len(e.Body.Tools), "tool")), Plain
 	case grant.Created:
@@ -182,6 +187,10 @@ func happened(ev schemas.Event) (string, Tone) {
 			return text, Bad
 		}
 		return text, Plain
+	case visit.Admitted:
+		return sentence.Visited(e), Good
+	case visit.Ended:
+		return sentence.Left(e), Plain
 	case script.Started:
 		return sentence.Started(e), Plain
 	case script.Fetched:

@@ -26,7 +26,7 @@ func (w *world) login() *oauthkit.Server {
 		func(v url.Values) { v.Set("iss", "https://evil.example") },
 		func(url.Values) {},
 	} {
-		begun, err := w.BeginLogin(ctx, "guarded")
+		begun, err := w.BeginLogin(ctx, "guarded", "")
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -186,7 +186,7 @@ func (w *mcpWorld) grant(to, name, tool string, change ...func(*grant.Created)) 
 	must(w.t, w.PutGrant(w.t.Context(), g))
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -204,9 +204,7 @@ func TestCutOffForGood(t *testing.T) {
 	}
 	row := v.begun("sleeper", "begun")
 	before := w.environment("vm").Volumes[0]
-	if sleepers(word) != 2 {
-		t.Fatalf("%d processes run", sleepers(word))
-	}
+	buskit.Eventually(t, "both processes run", func() bool { return sleepers(word) == 2 })
 	s.cut()
 	buskit.Eventually(t, "the machine ends what runs by itself", func() bool { return sleepers(word) == 0 })
 	w.endedAs(row.Run)

@@ -27,7 +27,7 @@ import (
 
 // rogue is whoever has a machine's credentials, and speaks on the bus as it likes.
 type rogue struct {
-	t        *testing.T
+	t        testing.TB
 	nc       *nats.Conn
 	pair     nkeys.KeyPair
 	who      connect.Identity

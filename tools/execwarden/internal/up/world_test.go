@@ -44,7 +44,7 @@ const (
 
 // world is a whole ExecWarden and everything around it, for one test.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	github *fakegithub.Server
 	api    *internalapi.Server
@@ -62,7 +62,7 @@ type world struct {
 	gateway   func(*gateway.Config)
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := newWorldAround(t)
 	w.start()
@@ -71,7 +71,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // newWorldAround is everything but ExecWarden itself.
-func newWorldAround(t *testing.T) *world {
+func newWorldAround(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, dir: shortDir(t), api: internalapi.New(""), page: publicpage.New(publicpage.Example), model: sample.NewModel(sample.Script())}
 	var err error
@@ -91,7 +91,7 @@ func newWorldAround(t *testing.T) *world {
 }
 
 // shortDir is a directory that Postgres's own user can enter.
-func shortDir(t *testing.T) string {
+func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ew")
 	if err != nil {
@@ -298,7 +298,7 @@ func (w *world) approve(a ask.Approval) {
 	}
 }
 
-type testLog struct{ t *testing.T }
+type testLog struct{ t testing.TB }
 
 func (l testLog) Write(p []byte) (int, error) {
 	fmt.Fprintf(os.Stderr, "%s: %s", l.t.Name(), p)
