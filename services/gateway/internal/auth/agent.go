@@ -60,7 +60,7 @@ type Issued interface {
 }
 
 func (g *Gate) agent(ctx context.Context, h Hash) (Agent, error) {
-	m, err := g.people.find(ctx, h, g.now())
+	m, err := g.people.findAgent(ctx, h, g.now())
 	if err == nil && m.Agent == "" {
 		err = problem.New(problem.Unauthenticated, "the token is no agent's")
 	}

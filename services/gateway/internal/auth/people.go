@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -38,6 +39,8 @@ type People struct {
 	kv  jetstream.KeyValue
 	js  jetstream.JetStream
 	log *eventlog.Log
+
+	agents memberships
 }
 
 // OpenPeople opens the bucket.
@@ -116,8 +119,51 @@ func (p *People) find(ctx context.Context, h Hash, now time.Time) (Membership, e
 	if err := json.Unmarshal(entry.Value(), &m); err != nil || m.Agent == "" && !m.Role.Valid() {
 		return Membership{}, problem.Wrap(err, problem.Internal, "the record of a token is damaged")
 	}
+	return m, m.holds(now)
+}
+
+// holds says whether the token's time is not over. Problems: unauthenticated.
+func (m Membership) holds(now time.Time) error {
 	if !m.ExpiresAt.IsZero() && !now.Before(m.ExpiresAt) {
-		return Membership{}, problem.New(problem.Unauthenticated, "the access token expired at %s", m.ExpiresAt.Format(time.RFC3339))
+		return problem.New(problem.Unauthenticated, "the access token expired at %s", m.ExpiresAt.Format(time.RFC3339))
 	}
-	return m, nil
+	return nil
+}
+
+// findAgent is find for the tokens of agents, which call many times a second. What a token stands for is written once and
+// stays; whether it was revoked, or its agent removed, the control stream says and is asked each time.
+func (p *People) findAgent(ctx context.Context, h Hash, now time.Time) (Membership, error) {
+	if m, ok := p.agents.get(h); ok {
+		return m, m.holds(now)
+	}
+	m, err := p.find(ctx, h, now)
+	if err == nil && m.Agent != "" {
+		p.agents.put(h, m)
+	}
+	return m, err
+}
+
+// memberships remembers what agents' tokens stand for.
+type memberships struct {
+	mu sync.RWMutex
+	by map[Hash]Membership
+}
+
+// maxMemberships is how many are remembered. When there are more, all are looked up again.
+const maxMemberships = 10_000
+
+func (a *memberships) get(h Hash) (Membership, bool) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	m, ok := a.by[h]
+	return m, ok
+}
+
+func (a *memberships) put(h Hash, m Membership) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.by == nil || len(a.by) >= maxMemberships {
+		a.by = map[Hash]Membership{}
+	}
+	a.by[h] = m
 }

@@ -52,7 +52,7 @@ func TestAnnounce(t *testing.T) {
 func TestConversationIsBounded(t *testing.T) {
 	s := newSessions()
 	defer s.close()
-	c := s.without(auth.Agent{Tenant: "tnt_main", Agent: "agt_laptop", Token: "tok_1"}, "")
+	c, _ := s.without(auth.Agent{Tenant: "tnt_main", Agent: "agt_laptop", Token: "tok_1"}, "", func(*conversation) {})
 	now := time.Now()
 	first := c.run(now)
 	c.addTaint([]string{"con_web"})
@@ -71,7 +71,7 @@ func TestConversationIsBounded(t *testing.T) {
 	if got := c.tainted(); len(got) != 1 {
 		t.Errorf("taint %v", got)
 	}
-	if s.without(auth.Agent{Tenant: "tnt_main", Agent: "agt_laptop", Token: "tok_2"}, "") == c {
+	if other, _ := s.without(auth.Agent{Tenant: "tnt_main", Agent: "agt_laptop", Token: "tok_2"}, "", func(*conversation) {}); other == c {
 		t.Error("another token has the same conversation")
 	}
 }

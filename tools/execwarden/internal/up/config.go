@@ -16,6 +16,7 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/services/approvals"
 	"github.com/execwarden/execwarden/services/environments"
+	"github.com/execwarden/execwarden/services/gateway"
 )
 
 // Config says how to run.
@@ -43,6 +44,7 @@ type Config struct {
 
 	started  func(*natsd.Server, *postgres.Server) // a seam for fault tests, which stop and start them
 	machines func(*environments.Config)            // a seam for fault tests, which wait for shorter
+	gateway  func(*gateway.Config)                 // the same
 }
 
 func (c Config) withDefaults() (Config, error) {
