@@ -31,7 +31,7 @@ func (h *house) startFaces(ctx context.Context, tokenFile string) error {
 		}
 	}
 	facing.Listen, facing.OwnerTokenFile = "127.0.0.1:0", tokenFile
-	facing.MCPCalls, facing.MCPSessions = 2000, 5000 // one agent stands for many
+	facing.MCPCalls, facing.MCPSessions, facing.MCPRate = 2000, 5000, 0 // one agent stands for many
 	err := h.run(ctx, schemas.Approvals, func(d boot.Deps) (boot.Service, error) { return approvals.New(approving, d) })
 	if err != nil {
 		return err
