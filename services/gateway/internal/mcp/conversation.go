@@ -82,7 +82,9 @@ type sessions struct {
 	tokens  map[tokenKey]*conversation
 	atOnce  map[agentKey]int
 	rates   map[agentKey]*rate.Limiter
-	streams map[agentKey]int // that wait for news, without sessions
+	streams map[agentKey]int           // that wait for news, without sessions
+	stale   map[*conversation]struct{} // to be told that their lists changed
+	telling bool
 	closed  bool
 	waiting sync.WaitGroup
 	ctx     context.Context
@@ -105,7 +107,7 @@ type tokenKey struct {
 const maxTokens = 10_000
 
 func newSessions() *sessions {
-	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, streams: map[agentKey]int{}, rates: map[agentKey]*rate.Limiter{}}
+	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, streams: map[agentKey]int{}, stale: map[*conversation]struct{}{}, rates: map[agentKey]*rate.Limiter{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -274,13 +276,37 @@ func (s *sessions) count(of map[agentKey]int, who auth.Agent, most int, what str
 	}, nil
 }
 
-// changed tells the conversations of an agent, or with none of a whole tenant, that their lists are others now.
+// changed has the conversations of an agent, or with none of a whole tenant, told that their lists are others now. They are
+// told apart: it is on the way of every revocation, which waits for nobody's list.
 func (s *sessions) changed(tenant id.Tenant, a id.Agent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.all() {
 		if c.who.Tenant == tenant && (a == "" || c.who.Agent == a) {
-			announce(c.server)
+			s.stale[c] = struct{}{}
+		}
+	}
+	if len(s.stale) > 0 && !s.telling && !s.closed {
+		s.telling = true
+		s.waiting.Go(s.tell)
+	}
+}
+
+// tell tells those whose lists changed until there are none. What changes again meanwhile is told once.
+func (s *sessions) tell() {
+	for {
+		s.mu.Lock()
+		stale := s.stale
+		s.stale = map[*conversation]struct{}{}
+		if s.telling = len(stale) > 0; !s.telling {
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		for c := range stale {
+			if c.ctx.Err() == nil {
+				announce(c.server)
+			}
 		}
 	}
 }
