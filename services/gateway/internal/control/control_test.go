@@ -101,9 +101,9 @@ func TestAgentDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*agent.Defined){
-		"no hosting":        func(a *agent.Defined) { a.Hosting = "" },
-		"no model":          func(a *agent.Defined) { a.Model = agent.Model{} },
-		"hosted over MCP":   func(a *agent.Defined) { a.MCP.Tools = agent.Lazy },
+		"no hosting":      func(a *agent.Defined) { a.Hosting = "" },
+		"no model":        func(a *agent.Defined) { a.Model = agent.Model{} },
+		"hosted over MCP": func(a *agent.Defined) { a.MCP.Tools = agent.Lazy },
 		"another listing": func(a *agent.Defined) {
 			*a = agent.Defined{Agent: a.Agent, Hosting: agent.External, MCP: agent.MCP{Tools: "some"}}
 		},
