@@ -72,6 +72,10 @@ tidy-check: ## does each module build alone, with a tidy go.mod
 chaos: ## kill -9 at 20 random moments of the sample run (about 1 minute)
 	EXECWARDEN_TEST_KILLS=20 $(GO) test -count=1 -run 'Killed' -v ./tools/execwarden/internal/up
 
+.PHONY: kill-mcp
+kill-mcp: ## kill -9 at KILLS random moments (default 100) under 16 MCP clients; no result may be missing in the ledger (about 8 minutes)
+	EXECWARDEN_TEST_MCP_KILLS=$(or $(KILLS),100) $(GO) test -count=1 -timeout 60m -run 'MCPKilled' -v ./tools/execwarden/internal/up
+
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (default 20s; about 8 minutes in all)
 	@for target in $$(grep -rlE '^func Fuzz' --include=*_test.go schemas libs services tools | xargs -n1 dirname | sort -u); do \
@@ -96,6 +100,10 @@ bench-broker: ## what the broker adds to a call, decides among many grants, and 
 bench-env: ## a command on a connected machine beside fork/exec, bubblewrap and docker exec; attach; revoke; and from an MCP client and back, with output in MB/s (about two minutes)
 	$(GO) test -run '^$$' -bench . -benchtime $(or $(BENCHTIME),200x) ./services/environments/internal/host
 	$(GO) test -run '^$$' -bench BenchmarkMachine -benchtime $(or $(BENCHTIME_WHOLE),20x) ./tools/execwarden/internal/up
+
+.PHONY: bench-mcp
+bench-mcp: ## a tool call over MCP beside the same call made directly, and a revocation under 1,000 sessions (about 4 minutes)
+	$(GO) run ./tools/bench/cmd/bench-mcp $(BENCHFLAGS)
 
 .PHONY: bench-path
 bench-path: ## the call path beside the bare appends (about 90 seconds)

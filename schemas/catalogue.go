@@ -9,6 +9,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/artifact"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/client"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/environment"
@@ -97,6 +98,7 @@ var catalogue = []Entry{
 	entry[token.Revoked](1, Control, false, nil, Gateway),
 	entry[key.Published](1, Control, false, nil, Toolbroker),
 	entry[agent.Defined](1, Control, false, nil, Gateway),
+	entry[client.Defined](1, Control, false, nil, Gateway),
 	entry[connection.Defined](1, Control, false, nil, Toolbroker),
 	entry[connection.LoginChanged](1, Control, false, nil, Toolbroker),
 	entry[connection.Packaged](1, Control, false, nil, Toolbroker),

@@ -20,6 +20,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/artifact"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/client"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/environment"
@@ -77,9 +78,10 @@ var samples = []struct {
 	{"mem_owner", "", member.Added{Member: "mem_owner", Role: member.Owner}},
 	{"mem_owner", "", member.Removed{Member: "mem_owner", Reason: "left", Tokens: []id.Token{"tok_1a2b3c"}}},
 	{"tok_1a2b3c", "", token.Revoked{Token: "tok_1a2b3c", Member: "mem_owner", Agent: "agt_laptop", Reason: "lost"}},
-	{"tok_1a2b3c", "", token.Issued{Token: "tok_1a2b3c", Member: "mem_owner", Role: member.Admin, Agent: "agt_laptop", Fingerprint: "9f86d081884c", ExpiresAt: at.AddDate(0, 1, 0)}},
+	{"tok_1a2b3c", "", token.Issued{Token: "tok_1a2b3c", Member: "mem_owner", Role: member.Admin, Agent: "agt_laptop", Client: "cli_editor", Resource: "https://warden.example.com/mcp", Fingerprint: "9f86d081884c", ExpiresAt: at.AddDate(0, 1, 0)}},
 	{"key_1a2b3c", "", key.Published{Key: "key_1a2b3c", Purpose: "permit", Public: []byte("0123456789abcdef0123456789abcdef"), NotBefore: at, Signature: bytes.Repeat([]byte{7}, 64)}},
 	{"agt_triage", "", triage},
+	{"cli_editor", "", client.Defined{Client: "cli_editor", Name: "Editor", URL: "https://editor.example.com/client.json", Redirects: []string{"http://127.0.0.1/callback"}, Agent: "agt_laptop", Fingerprint: "9f86d081884c", Removed: true}},
 	{"con_github", "", connection.Defined{Connection: "con_github", Type: connection.GitHub, URL: "https://api.github.com", GitURL: "https://github.com", Private: []string{"10.1.2.5:443"}, Hosts: []string{"*.blob.core.windows.net"}, Trusted: true,
 		OAuth: connection.OAuth{Flow: connection.AuthorizationCode, ClientID: "execwarden", Scopes: []string{"issues:read"}, PerAgent: true}, Credential: "9f86d081884c", Removed: true}},
 	{"con_tickets", "", connection.LoginChanged{Connection: "con_tickets", Agent: "agt_laptop", URL: "https://mcp.example.com/mcp", OAuth: connection.OAuth{Flow: connection.AuthorizationCode, ClientID: "execwarden", Scopes: []string{"issues:read"}, PerAgent: true}, State: connection.LoginNeeded, Attempt: "lgn_1a2b3c", Reason: "the authorization server refused to renew the token", Failed: true, By: "mem_owner", Issuer: "https://auth.example.com", Scopes: []string{"issues:read"}}},

@@ -79,7 +79,9 @@ func Provision(ctx context.Context, boot *Conn, layout Layout) error {
 		}
 	}
 	buckets := []jetstream.KeyValueConfig{
-		{Bucket: ClaimsBucket, TTL: claimLapse}, {Bucket: SecretsBucket}, {Bucket: PeopleBucket}, {Bucket: CountersBucket},
+		{Bucket: ClaimsBucket, TTL: claimLapse}, {Bucket: SecretsBucket}, {Bucket: CountersBucket},
+		// Codes, access tokens and logins of clients end by themselves; what has no life of its own stays.
+		{Bucket: PeopleBucket, LimitMarkerTTL: time.Minute},
 	}
 	for _, cfg := range buckets {
 		cfg.History, cfg.Storage, cfg.Replicas = 1, jetstream.FileStorage, layout.Replicas

@@ -126,3 +126,21 @@ func Read(ctx context.Context, log *eventlog.Log, tenant id.Tenant, run id.Run, 
 	}
 	return set.of(c), nil
 }
+
+// Progress folds what came of one call since its request, which whoever asked has, and stops at the outcome: the first counts.
+func Progress(ctx context.Context, log *eventlog.Log, tenant id.Tenant, run id.Run, c id.Call, requested uint64) (*State, error) {
+	set := Set{}
+	for s, err := range log.Read(ctx, schemas.Activity, Filter(tenant, run), requested+1) {
+		if err != nil {
+			return nil, err
+		}
+		ev, err := s.Envelope.Decode()
+		if err != nil || Of(ev) != c {
+			continue
+		}
+		if set.Apply(s.Seq, ev); set.of(c).Outcome != nil {
+			break
+		}
+	}
+	return set.of(c), nil
+}

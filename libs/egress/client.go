@@ -288,8 +288,8 @@ func (r *rule) newTransport(resolver *net.Resolver) *http.Transport {
 		Proxy:                  nil, // a proxy's address would be the only one that is checked
 		DialContext:            dialer.DialContext,
 		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           64,
-		MaxIdleConnsPerHost:    16,
+		MaxIdleConns:           256,
+		MaxIdleConnsPerHost:    64, // as many as a connection has calls in flight
 		IdleConnTimeout:        90 * time.Second,
 		TLSHandshakeTimeout:    10 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,

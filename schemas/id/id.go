@@ -46,6 +46,7 @@ type (
 	Volume       string
 	Attachment   string
 	Conversation string
+	Client       string
 	Visit        string
 )
 
@@ -72,6 +73,7 @@ func (Volume) prefix() string       { return "vol" }
 func (Attachment) prefix() string   { return "att" }
 func (Visit) prefix() string        { return "vis" }
 func (Conversation) prefix() string { return "mcp" }
+func (Client) prefix() string       { return "cli" }
 
 // ParseRun checks text from outside that names what calls are of: a run, or a conversation in its place.
 func ParseRun(text string) (Run, error) {

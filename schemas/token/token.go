@@ -13,8 +13,10 @@ import (
 type Issued struct {
 	Token       id.Token    `json:"token"`
 	Member      id.Member   `json:"member"`
-	Role        member.Role `json:"role,omitempty"`  // the widest that the token gives; empty: as wide as its member
-	Agent       id.Agent    `json:"agent,omitempty"` // when set, the token is this agent's, opens nothing but MCP, and Member is who made it
+	Role        member.Role `json:"role,omitempty"`     // the widest that the token gives; empty: as wide as its member
+	Agent       id.Agent    `json:"agent,omitempty"`    // when set, the token is this agent's, opens nothing but MCP, and Member is who made it
+	Client      id.Client   `json:"client,omitempty"`   // when set, the token is what a member's login gave this client for the agent, and stands for every access token of it
+	Resource    string      `json:"resource,omitempty"` // of a client's token: the URL that it is for (RFC 8707); empty: all of MCP
 	Fingerprint string      `json:"fingerprint"`
 	ExpiresAt   time.Time   `json:"expires_at,omitzero"`
 }

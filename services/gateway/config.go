@@ -6,7 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/execwarden/execwarden/libs/egress"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/services/gateway/internal/issuer"
+	"github.com/execwarden/execwarden/services/gateway/internal/oauth"
 )
 
 // Config is the service's own settings.
@@ -19,6 +22,10 @@ type Config struct {
 	MCPCalls       int           `name:"mcp_calls" default:"64" help:"how many calls one external agent may have under way over MCP at this instance"`
 	MCPSessions    int           `name:"mcp_sessions" default:"2000" help:"how many MCP sessions one external agent may have open at this instance"`
 	MCPHeldWait    time.Duration `name:"mcp_held_wait" default:"50s" help:"how long an MCP client that cannot show a person a link waits for an approval before it is told to ask again"`
+	ClientPrivate  string        `name:"client_documents_private" help:"addresses, such as 10.1.2.3:443, where metadata documents of MCP clients may be fetched though they are not public, separated by commas"`
+	IssuersFile    string        `name:"issuers_file" help:"YAML file with the authorization servers, besides our own, whose tokens the MCP endpoint takes; default: none"`
+	MCPRate        int           `name:"mcp_rate" default:"50" help:"how many calls per second one external agent may make over MCP at this instance, over a while; 0: as many as it likes"`
+	MCPBurst       int           `name:"mcp_burst" default:"100" help:"how many calls it may make at once before that counts"`
 	MaxTails       int           `name:"max_tails" default:"200" help:"how many event streams may be open at once"`
 }
 
@@ -31,6 +38,15 @@ func (c Config) validate() error {
 	}
 	if c.MCPCalls < 1 || c.MCPSessions < 1 || c.MCPHeldWait < 0 || c.MCPHeldWait > 10*time.Minute {
 		return problem.New(problem.Invalid, "mcp_calls and mcp_sessions are at least 1, and mcp_held_wait is within 10m")
+	}
+	if c.MCPRate < 0 || c.MCPRate > 0 && c.MCPBurst < 1 {
+		return problem.New(problem.Invalid, "mcp_rate is not below 0, and mcp_burst at least 1 where there is a rate")
+	}
+	if _, err := issuer.Load(c.IssuersFile); err != nil {
+		return err
+	}
+	if _, err := oauth.NewDocuments(c.documentsPrivate(), egress.Rule{}); err != nil {
+		return problem.Wrap(err, problem.Invalid, "client_documents_private is not a list of addresses: %s", problem.DetailOf(err).Message)
 	}
 	if c.ConnectorsURL != "" {
 		if u, err := url.Parse(c.ConnectorsURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
@@ -63,6 +79,10 @@ func (c Config) site(addr net.Addr) *url.URL {
 	return &url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}
 }
 
-func (c Config) hosts() []string {
-	return strings.FieldsFunc(c.Hosts, func(r rune) bool { return r == ',' || r == ' ' })
+func (c Config) hosts() []string { return split(c.Hosts) }
+
+func (c Config) documentsPrivate() []string { return split(c.ClientPrivate) }
+
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -162,7 +162,7 @@ func TestOwnerTokenSurvivesRestartsAndIsRecordedOnce(t *testing.T) {
 	h := start(t)
 	path := t.TempDir() + "/owner.token"
 	h.stop()
-	cfg := Config{Listen: "127.0.0.1:0", MaxTails: 1, MCPCalls: 64, MCPSessions: 2000, MCPHeldWait: time.Second, OwnerTokenFile: path, PublicURL: "https://warden.example"}
+	cfg := Config{Listen: "127.0.0.1:0", MaxTails: 1, MCPCalls: 64, MCPRate: 50, MCPBurst: 100, MCPSessions: 2000, MCPHeldWait: time.Second, OwnerTokenFile: path, PublicURL: "https://warden.example"}
 	h.run(t, cfg)
 	first := h.owner
 	info, err := os.Stat(path)

@@ -182,7 +182,7 @@ func TestRemovedMemberHasNothingLeft(t *testing.T) {
 	}
 	// A restart brings nobody back.
 	h.stop()
-	h.run(t, Config{Listen: "127.0.0.1:0", MaxTails: 30, MCPCalls: 64, MCPSessions: 2000, MCPHeldWait: time.Second, OwnerTokenFile: h.tokenFile})
+	h.run(t, Config{Listen: "127.0.0.1:0", MaxTails: 30, MCPCalls: 64, MCPRate: 50, MCPBurst: 100, MCPSessions: 2000, MCPHeldWait: time.Second, OwnerTokenFile: h.tokenFile})
 	h.refused(t, bob.Secret)
 	h.refused(t, second.Secret)
 	// Who lost the owner's token gets another by taking its file away.
@@ -191,7 +191,7 @@ func TestRemovedMemberHasNothingLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.stop()
-	h.run(t, Config{Listen: "127.0.0.1:0", MaxTails: 30, MCPCalls: 64, MCPSessions: 2000, MCPHeldWait: time.Second, OwnerTokenFile: h.tokenFile})
+	h.run(t, Config{Listen: "127.0.0.1:0", MaxTails: 30, MCPCalls: 64, MCPRate: 50, MCPBurst: 100, MCPSessions: 2000, MCPHeldWait: time.Second, OwnerTokenFile: h.tokenFile})
 	if got := h.call(t, h.owner, "POST", "/v1/tokens/"+string(h.tokenOf(t, auth.Owner))+"/revoke", ""); h.owner == lost || got.status != 200 {
 		t.Errorf("%+v", got)
 	}
@@ -429,7 +429,7 @@ func TestOwnersRemoveEachOtherAtOnce(t *testing.T) {
 func TestEveryInstanceRefuses(t *testing.T) {
 	h := start(t)
 	other := &house{bus: h.bus, peersFake: h.peersFake}
-	other.run(t, Config{Listen: "127.0.0.1:0", MaxTails: 30, MCPCalls: 64, MCPSessions: 2000, MCPHeldWait: time.Second, OwnerTokenFile: h.tokenFile})
+	other.run(t, Config{Listen: "127.0.0.1:0", MaxTails: 30, MCPCalls: 64, MCPRate: 50, MCPBurst: 100, MCPSessions: 2000, MCPHeldWait: time.Second, OwnerTokenFile: h.tokenFile})
 	eve, bob := h.add(t, "Eve", member.Approver), h.add(t, "Bob", member.Approver)
 	second := h.newToken(t, bob.Secret, "")
 	for _, k := range []made{eve, bob, second} {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/execwarden/execwarden/libs/barrier"
 	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/egress"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/rpc"
@@ -25,7 +26,9 @@ import (
 	"github.com/execwarden/execwarden/services/gateway/internal/control"
 	"github.com/execwarden/execwarden/services/gateway/internal/edge"
 	"github.com/execwarden/execwarden/services/gateway/internal/follow"
+	"github.com/execwarden/execwarden/services/gateway/internal/issuer"
 	"github.com/execwarden/execwarden/services/gateway/internal/mcp"
+	"github.com/execwarden/execwarden/services/gateway/internal/oauth"
 	"github.com/execwarden/execwarden/services/gateway/internal/peers"
 )
 
@@ -39,6 +42,8 @@ type Service struct {
 	hub   atomic.Pointer[follow.Hub] // set before anybody is let in
 
 	endpoint atomic.Pointer[mcp.Endpoint] // the same
+
+	documents egress.Rule // how clients' documents and issuers' keys are fetched beyond the usual; for tests, which have roots of their own
 
 	ready chan struct{} // closed once addr is set
 	addr  net.Addr
@@ -120,11 +125,23 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 	s.hub.Store(hub)
 
 	mux := http.NewServeMux()
-	(&api.API{Gate: gate, Site: site, State: s.state, People: people, Peers: peers, Hub: hub, Log: s.deps.Log, Note: s.log}).Register(mux)
-	(&console.Console{Gate: gate, Site: site, Peers: peers, Hub: hub, Note: s.log}).Register(mux)
+	documents, err := oauth.NewDocuments(s.cfg.documentsPrivate(), s.documents)
+	if err != nil {
+		return nil, nil, err
+	}
+	listed, err := issuer.Load(s.cfg.IssuersFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	issuers := issuer.New(listed, s.documents)
+	server := &oauth.Server{Issuers: issuer.Advertised(listed), Site: site, State: s.state, People: people, Members: members{s.state, s.view}, Peers: peers, Log: s.deps.Log, Note: s.log, Documents: documents, Expect: gate.Expect}
+	gate.Issued = issued{members{s.state, s.view}, issuers, server.Covers}
+	server.Register(mux)
+	(&api.API{Gate: gate, Site: site, State: s.state, People: people, Peers: peers, Hub: hub, OAuth: server, Log: s.deps.Log, Note: s.log}).Register(mux)
+	(&console.Console{Gate: gate, Site: site, Peers: peers, Hub: hub, State: s.state, OAuth: server, Note: s.log}).Register(mux)
 	mux.Handle(api.ConnectRoute, s.connectors())
-	endpoint := &mcp.Endpoint{Gate: gate, Site: site, State: s.state, Conn: s.deps.Conn, Log: s.deps.Log, Version: s.deps.Version, Note: s.log,
-		Limits: mcp.Limits{AtOnce: s.cfg.MCPCalls, Sessions: s.cfg.MCPSessions, SessionIdle: 30 * time.Minute, CallLife: 30 * time.Second, HeldWait: s.cfg.MCPHeldWait}}
+	endpoint := &mcp.Endpoint{Gate: gate, Site: site, State: s.state, Conn: s.deps.Conn, Log: s.deps.Log, Version: s.deps.Version, Note: s.log, Covers: server.Covers,
+		Limits: mcp.Limits{AtOnce: s.cfg.MCPCalls, Rate: s.cfg.MCPRate, Burst: s.cfg.MCPBurst, Sessions: s.cfg.MCPSessions, SessionIdle: 30 * time.Minute, CallLife: 30 * time.Second, HeldWait: s.cfg.MCPHeldWait}}
 	endpoint.Register(mux)
 	if h, err = edge.Handler(site, mux, s.deps.Metrics); err != nil {
 		return nil, nil, err
@@ -145,7 +162,7 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 		shut()
 		return nil, nil, err
 	}
-	return h, func() { deaf(); shut() }, nil
+	return h, func() { deaf(); shut(); documents.Close(); issuers.Close() }, nil
 }
 
 func (s *Service) apply(e eventlog.Stored) {
@@ -198,8 +215,36 @@ func (m members) Agent(tenant id.Tenant, a id.Agent, with id.Token) error {
 		return problem.New(problem.Unauthenticated, "the access token was revoked")
 	case !there || def.Hosting != agent.External:
 		return problem.New(problem.Unauthenticated, "the agent of this access token is not there any more, or is hosted")
+	case token.Client != "":
+		if _, there := m.state.Client(tenant, token.Client); !there {
+			return problem.New(problem.Unauthenticated, "the client of this access token was removed")
+		}
 	}
 	return nil
+}
+
+// issued takes the tokens of issuers that the operator named.
+type issued struct {
+	members
+	issuers *issuer.Issuers
+	covers  func(resource, path string) bool
+}
+
+func (i issued) Looks(text string) bool { return i.issuers.Looks(text) }
+
+// Agent believes an issuer about which agent a token is of; that there is such an agent, the control stream says.
+func (i issued) Agent(ctx context.Context, text, path string) (auth.Agent, error) {
+	c, err := i.issuers.Verify(ctx, text, func(audience string) bool { return i.covers(audience, path) })
+	if err == nil {
+		err = i.view.Current()
+	}
+	if err != nil {
+		return auth.Agent{}, err
+	}
+	if def, there := i.state.Agent(c.Tenant, c.Agent); !there || def.Hosting != agent.External {
+		return auth.Agent{}, problem.New(problem.Unauthenticated, "the token is valid, and there is no external agent %s", id.Name(c.Agent))
+	}
+	return auth.Agent{Tenant: c.Tenant, Agent: c.Agent, Token: c.Token, Issuer: c.Issuer, ExpiresAt: c.ExpiresAt}, nil
 }
 
 var _ boot.Service = (*Service)(nil)

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/execwarden/execwarden/libs/boot"
+	"github.com/execwarden/execwarden/libs/egress"
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/schemas"
@@ -40,6 +41,7 @@ type house struct {
 	log       *eventlog.Log
 	client    *http.Client
 	stop      func()
+	documents egress.Rule
 }
 
 func start(t *testing.T) *house {
@@ -47,7 +49,7 @@ func start(t *testing.T) *house {
 	t.Parallel()
 	b := buskit.Start(t)
 	h := &house{bus: b, peersFake: newPeers(t, b)}
-	h.run(t, Config{Listen: "127.0.0.1:0", MaxTails: 30, MCPCalls: 64, MCPSessions: 2000, MCPHeldWait: time.Second, OwnerTokenFile: filepath.Join(t.TempDir(), "owner.token")})
+	h.run(t, Config{Listen: "127.0.0.1:0", MaxTails: 30, MCPCalls: 64, MCPRate: 50, MCPBurst: 100, MCPSessions: 2000, MCPHeldWait: time.Second, OwnerTokenFile: filepath.Join(t.TempDir(), "owner.token")})
 	return h
 }
 
@@ -63,6 +65,7 @@ func (h *house) run(t *testing.T, cfg Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.documents = h.documents
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

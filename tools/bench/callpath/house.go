@@ -21,6 +21,7 @@ import (
 	"github.com/execwarden/execwarden/libs/vault"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/services/environments"
+	"github.com/execwarden/execwarden/services/gateway"
 	"github.com/execwarden/execwarden/services/toolbroker"
 )
 
@@ -39,6 +40,9 @@ type house struct {
 	metrics  *prometheus.Registry
 	master   vault.Master
 	root     ed25519.PublicKey
+	faces    bool             // with what people and agents outside reach it by
+	gateway  *gateway.Service // nil without
+	token    string           // the owner's, with
 
 	running *errgroup.Group
 	stop    context.CancelFunc
@@ -46,8 +50,8 @@ type house struct {
 }
 
 // newHouse starts a house in a directory. close ends it, also one that did not start whole.
-func newHouse(ctx context.Context, dir string, setting Setting, log *slog.Logger) (*house, error) {
-	h := &house{setting: setting, log: log, provider: newProvider(), health: boot.NewHealth(), metrics: prometheus.NewRegistry()}
+func newHouse(ctx context.Context, dir string, setting Setting, log *slog.Logger, faces bool, tools int) (*house, error) {
+	h := &house{setting: setting, log: log, faces: faces, provider: newProvider(tools), health: boot.NewHealth(), metrics: prometheus.NewRegistry()}
 	ctx, h.stop = context.WithCancel(ctx)
 	h.running, ctx = errgroup.WithContext(ctx)
 	if err := h.start(ctx, dir); err != nil {
@@ -98,9 +102,19 @@ func (h *house) start(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	err = h.run(ctx, schemas.Environments, func(d boot.Deps) (boot.Service, error) { return environments.New(environments.Config{}, d) })
+	var machines environments.Config
+	if err := boot.Defaults(&machines); err != nil {
+		return err
+	}
+	machines.CalloutSeed = vault.NewSecret(h.server.CalloutSeed())
+	err = h.run(ctx, schemas.Environments, func(d boot.Deps) (boot.Service, error) { return environments.New(machines, d) })
 	if err != nil {
 		return err
+	}
+	if h.faces {
+		if err := h.startFaces(ctx, filepath.Join(dir, "owner.token")); err != nil {
+			return err
+		}
 	}
 	return until(ctx, "the services are ready", func() bool { return len(h.health.Failing(ctx)) == 0 })
 }

@@ -2,8 +2,10 @@ package callpath
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -15,6 +17,7 @@ type provider struct {
 	loopback.Server
 	hanging  atomic.Int64 // calls of hang that have not returned
 	released atomic.Pointer[chan struct{}]
+	read     atomic.Int64 // when read was called last, in nanoseconds of Unix time
 }
 
 // query is the argument of every tool.
@@ -27,17 +30,25 @@ type found struct {
 	Text string `json:"text"`
 }
 
-func newProvider() *provider {
+// newProvider has so many tools besides, which nobody calls.
+func newProvider(more int) *provider {
 	p := &provider{}
 	p.release()
 	server := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
 	closed := false
 	mcp.AddTool(server, &mcp.Tool{Name: "read", Description: "Answers at once, and changes nothing.",
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed}}, answer)
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed}}, func(ctx context.Context, r *mcp.CallToolRequest, q query) (*mcp.CallToolResult, found, error) {
+		p.read.Store(time.Now().UnixNano())
+		return answer(ctx, r, q)
+	})
 	mcp.AddTool(server, &mcp.Tool{Name: "write", Description: "Answers at once; repeating it changes nothing more.",
 		Annotations: &mcp.ToolAnnotations{IdempotentHint: true, DestructiveHint: &closed, OpenWorldHint: &closed}}, answer)
 	mcp.AddTool(server, &mcp.Tool{Name: "hang", Description: "Answers when it is released.",
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed}}, p.hang)
+	for i := range more {
+		mcp.AddTool(server, &mcp.Tool{Name: fmt.Sprintf("more_%03d", i), Description: "Answers at once.",
+			Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed}}, answer)
+	}
 	p.Handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})
 	return p
 }

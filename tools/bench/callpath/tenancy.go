@@ -74,7 +74,7 @@ func (t *tenancy) agent(ctx context.Context, tools ...string) (a id.Agent, grant
 	err = until(ctx, "the agent's tools are visible", func() bool {
 		seen, err := rpc.Ask[ask.VisibleTools](ctx, t.agentloop, schemas.Toolbroker, "tools_visible", rpc.Caller{Tenant: tenant, Actor: string(a)}, ask.Visibility{Agent: a})
 		return err == nil && !slices.ContainsFunc(tools, func(tool string) bool {
-			return !slices.ContainsFunc(seen.Tools, func(v ask.VisibleTool) bool { return v.Name == tool })
+			return tool != execTool && !slices.ContainsFunc(seen.Tools, func(v ask.VisibleTool) bool { return v.Name == tool })
 		})
 	})
 	return a, grants, err

@@ -15,6 +15,7 @@ import (
 	"github.com/execwarden/execwarden/services/gateway/internal/control"
 	"github.com/execwarden/execwarden/services/gateway/internal/edge"
 	"github.com/execwarden/execwarden/services/gateway/internal/follow"
+	"github.com/execwarden/execwarden/services/gateway/internal/oauth"
 	"github.com/execwarden/execwarden/services/gateway/internal/peers"
 )
 
@@ -33,6 +34,7 @@ type API struct {
 	People *auth.People
 	Peers  *peers.Peers
 	Hub    *follow.Hub
+	OAuth  *oauth.Server
 	Log    *eventlog.Log
 	Note   *slog.Logger
 
@@ -67,6 +69,9 @@ func (a *API) routes() []route {
 		{"GET /v1/agents", anyRole, answer(a.agents), 0},
 		{"PUT /v1/agents/{name}", member.Role.MayConfigure, answer(a.defineAgent), 0},
 		{"DELETE /v1/agents/{name}", member.Role.MayConfigure, answer(a.removeAgent), 0},
+		{"GET /v1/clients", anyRole, answer(a.clients), 0},
+		{"PUT /v1/clients/{name}", member.Role.MayConfigure, answer(a.registerClient), 0},
+		{"DELETE /v1/clients/{name}", member.Role.MayConfigure, answer(a.removeClient), 0},
 		{"GET /v1/connections", anyRole, answer(a.connections), 0},
 		{"PUT /v1/connections/{name}", member.Role.MayConfigure, answer(a.defineConnection), 0},
 		{"DELETE /v1/connections/{name}", member.Role.MayConfigure, answer(a.removeConnection), 0},

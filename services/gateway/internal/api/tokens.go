@@ -35,12 +35,14 @@ type tokenRow struct {
 	Member      id.Member   `json:"member"` // of an agent's token, who made it
 	Name        string      `json:"name,omitempty"`
 	Agent       id.Agent    `json:"agent,omitempty"`
-	Role        member.Role `json:"role"` // what it gives now
+	Client      id.Client   `json:"client,omitempty"`   // that a login gave it to; revoking it ends the login
+	Resource    string      `json:"resource,omitempty"` // the URL that a client's is for
+	Role        member.Role `json:"role"`               // what it gives now
 	Fingerprint string      `json:"fingerprint"`
 	IssuedAt    time.Time   `json:"issued_at"`
 	IssuedBy    string      `json:"issued_by"`
 	ExpiresAt   time.Time   `json:"expires_at,omitzero"`
-	State       string      `json:"state"` // "active", "expired", "revoked", "removed" (its member or agent was)
+	State       string      `json:"state"` // "active", "expired", "revoked", "removed" (its member, agent or client was)
 	Reason      string      `json:"reason,omitempty"`
 }
 
@@ -55,7 +57,7 @@ func (a *API) tokens(r *http.Request, who auth.Identity, _ []byte) (tokenList, e
 			}
 			names[k.Member] = person.Name
 		}
-		out.Tokens = append(out.Tokens, tokenRow{Token: k.Issued.Token, Member: k.Member, Name: names[k.Member], Agent: k.Agent, Role: a.roleOf(who.Tenant, k),
+		out.Tokens = append(out.Tokens, tokenRow{Token: k.Issued.Token, Member: k.Member, Name: names[k.Member], Agent: k.Agent, Client: k.Client, Resource: k.Resource, Role: a.roleOf(who.Tenant, k),
 			Fingerprint: k.Fingerprint, IssuedAt: k.IssuedAt, IssuedBy: k.IssuedBy, ExpiresAt: k.ExpiresAt,
 			State: a.stateOf(who.Tenant, k, time.Now()), Reason: k.Reason})
 	}
@@ -79,6 +81,9 @@ func (a *API) stateOf(tenant id.Tenant, k control.Token, now time.Time) string {
 	_, there := a.State.Role(tenant, k.Member)
 	if k.Agent != "" {
 		_, there = a.State.Agent(tenant, k.Agent)
+		if k.Client != "" && there {
+			_, there = a.State.Client(tenant, k.Client)
+		}
 	}
 	switch {
 	case k.Revoked:

@@ -92,8 +92,11 @@ func (a *acquaintances) add(h Hash) {
 	a.seen[h] = struct{}{}
 }
 
-func (a *acquaintances) drop(h Hash) {
+// drop forgets a token, and says whether it was known.
+func (a *acquaintances) drop(h Hash) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	_, known := a.seen[h]
 	delete(a.seen, h)
+	return known
 }

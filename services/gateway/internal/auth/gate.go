@@ -32,6 +32,8 @@ type Members interface {
 
 // Gate authenticates requests.
 type Gate struct {
+	Issued Issued // nil: only tokens of ours are taken
+
 	people   *People
 	members  Members
 	secure   bool // cookies go over TLS only
@@ -104,11 +106,15 @@ func (g *Gate) counted(r *http.Request, h Hash, look func(Hash) error) error {
 	case "":
 		g.known.add(h)
 	case problem.Unauthenticated:
-		g.known.drop(h)
-		g.failures.note(from, g.now())
+		if !g.known.drop(h) { // one that was valid is no guess: access tokens end every quarter of an hour
+			g.failures.note(from, g.now())
+		}
 	}
 	return err
 }
+
+// Expect lets a token that was just made in, whoever else fails behind the same address.
+func (g *Gate) Expect(secret vault.Secret) { g.known.add(HashOf(secret)) }
 
 // Recheck says whether an identity still holds: for what lasts longer than a request should.
 func (g *Gate) Recheck(ctx context.Context, who Identity) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -28,13 +29,18 @@ type Membership struct {
 	Role      member.Role `json:"role"`
 	Agent     id.Agent    `json:"agent,omitempty"` // when set, the token is this agent's, and Member who made it
 	Token     id.Token    `json:"token"`
+	Client    id.Client   `json:"client,omitempty"`    // that the agent's token was given to by a login, whose id Token is then
+	Resource  string      `json:"resource,omitempty"`  // the URL that a client's token is for
 	ExpiresAt time.Time   `json:"expires_at,omitzero"` // zero: never
 }
 
 // People keeps the tokens of members.
 type People struct {
 	kv  jetstream.KeyValue
+	js  jetstream.JetStream
 	log *eventlog.Log
+
+	agents memberships
 }
 
 // OpenPeople opens the bucket.
@@ -43,7 +49,7 @@ func OpenPeople(ctx context.Context, conn *bus.Conn, log *eventlog.Log) (*People
 	if err != nil {
 		return nil, problem.Wrap(err, problem.Unavailable, "the people bucket is not there; is the bus provisioned?")
 	}
-	return &People{kv: kv, log: log}, nil
+	return &People{kv: kv, js: conn.JS, log: log}, nil
 }
 
 func key(h Hash) string { return "token." + h.String() }
@@ -113,8 +119,51 @@ func (p *People) find(ctx context.Context, h Hash, now time.Time) (Membership, e
 	if err := json.Unmarshal(entry.Value(), &m); err != nil || m.Agent == "" && !m.Role.Valid() {
 		return Membership{}, problem.Wrap(err, problem.Internal, "the record of a token is damaged")
 	}
+	return m, m.holds(now)
+}
+
+// holds says whether the token's time is not over. Problems: unauthenticated.
+func (m Membership) holds(now time.Time) error {
 	if !m.ExpiresAt.IsZero() && !now.Before(m.ExpiresAt) {
-		return Membership{}, problem.New(problem.Unauthenticated, "the access token expired at %s", m.ExpiresAt.Format(time.RFC3339))
+		return problem.New(problem.Unauthenticated, "the access token expired at %s", m.ExpiresAt.Format(time.RFC3339))
 	}
-	return m, nil
+	return nil
+}
+
+// findAgent is find for the tokens of agents, which call many times a second. What a token stands for is written once and
+// stays; whether it was revoked, or its agent removed, the control stream says and is asked each time.
+func (p *People) findAgent(ctx context.Context, h Hash, now time.Time) (Membership, error) {
+	if m, ok := p.agents.get(h); ok {
+		return m, m.holds(now)
+	}
+	m, err := p.find(ctx, h, now)
+	if err == nil && m.Agent != "" {
+		p.agents.put(h, m)
+	}
+	return m, err
+}
+
+// memberships remembers what agents' tokens stand for.
+type memberships struct {
+	mu sync.RWMutex
+	by map[Hash]Membership
+}
+
+// maxMemberships is how many are remembered. When there are more, all are looked up again.
+const maxMemberships = 10_000
+
+func (a *memberships) get(h Hash) (Membership, bool) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	m, ok := a.by[h]
+	return m, ok
+}
+
+func (a *memberships) put(h Hash, m Membership) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.by == nil || len(a.by) >= maxMemberships {
+		a.by = map[Hash]Membership{}
+	}
+	a.by[h] = m
 }

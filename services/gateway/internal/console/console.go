@@ -12,8 +12,10 @@ import (
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
+	"github.com/execwarden/execwarden/services/gateway/internal/control"
 	"github.com/execwarden/execwarden/services/gateway/internal/edge"
 	"github.com/execwarden/execwarden/services/gateway/internal/follow"
+	"github.com/execwarden/execwarden/services/gateway/internal/oauth"
 	"github.com/execwarden/execwarden/services/gateway/internal/peers"
 )
 
@@ -23,6 +25,8 @@ type Console struct {
 	Site  *edge.Site
 	Peers *peers.Peers
 	Hub   *follow.Hub
+	State *control.State
+	OAuth *oauth.Server
 	Note  *slog.Logger
 }
 
@@ -34,7 +38,7 @@ var (
 	pages embed.FS
 
 	templates = template.Must(template.New("").Funcs(template.FuncMap{
-		"visible": visible, "editable": editable, "clock": clock, "stamp": stamp, "short": short, "host": host,
+		"visible": visible, "editable": editable, "clock": clock, "stamp": stamp, "short": short, "host": host, "back": back,
 	}).ParseFS(pages, "pages/*.html"))
 )
 
@@ -75,6 +79,8 @@ func (c *Console) Register(mux *http.ServeMux) {
 	open("POST /logout", c.logout)
 	open("GET /oauth/callback", c.callback)
 	open("POST /oauth/callback", c.finishLogin)
+	open("GET "+oauth.AuthorizePath, c.authorize)
+	member("POST "+oauth.AuthorizePath, c.consent)
 	member("GET /{$}", c.runs)
 	member("GET /live", c.runsLive)
 	member("GET /runs/{id}", c.run)

@@ -2,6 +2,8 @@ package console
 
 import (
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/execwarden/execwarden/libs/sentence"
 	"github.com/execwarden/execwarden/libs/unseen"
@@ -9,10 +11,12 @@ import (
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/artifact"
 	"github.com/execwarden/execwarden/schemas/call"
+	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/notice"
 	"github.com/execwarden/execwarden/schemas/run"
 	"github.com/execwarden/execwarden/schemas/script"
 	"github.com/execwarden/execwarden/schemas/visit"
+	"github.com/execwarden/execwarden/services/gateway/internal/control"
 )
 
 // The tones in which a line is shown. Each also has its words: colour alone says nothing to many.
@@ -103,4 +107,40 @@ func words(ev schemas.Event) (text, tone string) {
 		return text, plain
 	}
 	return "", plain
+}
+
+// grantWords says in one line what a grant lets an agent do.
+func grantWords(g control.Grant) string {
+	text := "may call "
+	if g.Verdict == grant.Deny {
+		text = "may never call "
+	}
+	text += g.Selector.Tool
+	for _, part := range []struct {
+		word string
+		of   []string
+	}{{" by ", g.Selector.Methods}, {" in ", g.Selector.Repos}, {" at ", g.Selector.URIs}} {
+		if len(part.of) > 0 {
+			text += part.word + strings.Join(part.of, ", ")
+		}
+	}
+	for _, effect := range g.Selector.Effects {
+		text += ", of effect " + string(effect)
+	}
+	if g.Condition != "" {
+		text += ", if " + g.Condition
+	}
+	switch {
+	case g.Verdict == grant.Deny:
+	case g.Approval == grant.FirstPerRun:
+		text += "; a person approves the first call of each run"
+	case g.Approval == grant.When:
+		text += "; a person approves each call for which " + g.ApproveWhen
+	case g.Approval != "" && g.Approval != grant.Never:
+		text += "; a person approves each call"
+	}
+	if !g.ExpiresAt.IsZero() {
+		text += ", until " + g.ExpiresAt.UTC().Format(time.DateOnly)
+	}
+	return text
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/schemas/agent"
+	"github.com/execwarden/execwarden/schemas/client"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/environment"
 	"github.com/execwarden/execwarden/schemas/grant"
@@ -31,6 +32,7 @@ type tenant struct {
 	members      map[id.Member]Member
 	tokens       map[id.Token]Token
 	agents       map[id.Agent]agent.Defined
+	clients      map[id.Client]client.Defined
 	connections  map[id.Connection]connection.Defined
 	tools        map[id.Connection][]connection.Tool
 	logins       map[id.Connection]connection.LoginChanged
@@ -83,6 +85,7 @@ func (s *State) Apply(e eventlog.Stored) error {
 	if t == nil {
 		t = &tenant{
 			members: map[id.Member]Member{}, tokens: map[id.Token]Token{}, agents: map[id.Agent]agent.Defined{},
+			clients:     map[id.Client]client.Defined{},
 			connections: map[id.Connection]connection.Defined{}, tools: map[id.Connection][]connection.Tool{},
 			logins: map[id.Connection]connection.LoginChanged{}, agentLogins: map[id.Connection]map[id.Agent]connection.LoginChanged{},
 			grants: map[id.Grant]Grant{}, triggers: map[id.Trigger]trigger.Defined{},
@@ -118,6 +121,8 @@ func (s *State) Apply(e eventlog.Stored) error {
 		t.tokens[ev.Token] = k
 	case agent.Defined:
 		t.agents[ev.Agent] = ev
+	case client.Defined:
+		t.clients[ev.Client] = ev
 	case connection.Defined:
 		t.connections[ev.Connection] = ev
 	case connection.LoginChanged:
@@ -192,6 +197,21 @@ func (s *State) Agent(tenant id.Tenant, a id.Agent) (agent.Defined, bool) {
 // Agents lists a tenant's agents by id.
 func (s *State) Agents(of id.Tenant) []agent.Defined {
 	return list(s, of, func(t *tenant) map[id.Agent]agent.Defined { return t.agents }, func(a agent.Defined) bool { return !a.Removed })
+}
+
+// Client gives a client, also one that was removed; ok says that it was not.
+func (s *State) Client(tenant id.Tenant, c id.Client) (def client.Defined, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		def, ok = t.clients[c]
+	}
+	return def, ok && !def.Removed
+}
+
+// Clients lists a tenant's clients by id.
+func (s *State) Clients(of id.Tenant) []client.Defined {
+	return list(s, of, func(t *tenant) map[id.Client]client.Defined { return t.clients }, func(c client.Defined) bool { return !c.Removed })
 }
 
 // Targets lists a tenant's targets of notices by id.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"reflect"
 	"runtime/debug"
 	"time"
 
@@ -23,15 +24,16 @@ import (
 )
 
 // answer answers one request of a client. What it does not know is the SDK's: the protocol's own.
-func (e *Endpoint) answer(ctx context.Context, s *mcp.Server, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (result mcp.Result, err error) {
-	defer func() { // the SDK has no net under what it calls: one client's message must not end everybody's gateway
-		if cause := recover(); cause != nil {
-			e.Note.ErrorContext(ctx, "panic while answering", "method", method, "cause", cause, "stack", string(debug.Stack()))
+func (e *Endpoint) answer(ctx context.Context, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (result mcp.Result, err error) {
+	// It runs in a goroutine of the SDK's, where a panic would end every service of this process, for what one client sent.
+	defer func() {
+		if why := recover(); why != nil {
+			e.Note.ErrorContext(ctx, "request", "method", method, "panic", why, "stack", string(debug.Stack()))
 			result, err = nil, e.fault(ctx, method, problem.New(problem.Internal, "the request could not be answered"))
 		}
 	}()
 	fill(r)
-	result, err = e.handle(ctx, s, c, method, r, next)
+	result, err = e.handle(ctx, c, method, r, next)
 	if err != nil {
 		return nil, e.fault(ctx, method, err)
 	}
@@ -52,22 +54,21 @@ func fill(r mcp.Request) {
 	}
 }
 
-func (e *Endpoint) handle(ctx context.Context, s *mcp.Server, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+	ctx, leave := c.within(ctx)
+	defer leave()
+	if c.ctx.Err() != nil {
+		return nil, problem.New(problem.Unauthenticated, "the access token does not hold any more")
+	}
 	switch p := r.GetParams().(type) {
 	case *mcp.InitializeParams:
-		result, err := next(ctx, method, r)
-		if err == nil && c.session != "" {
-			if session, ok := r.GetSession().(*mcp.ServerSession); ok {
-				err = e.sessions.keep(c, session, e.Limits.Sessions)
-			}
-		}
-		return result, err
+		return e.begin(ctx, c, method, r, next)
 	case *mcp.SubscriptionsListenParams:
-		session, ok := r.GetSession().(*mcp.ServerSession)
-		if !ok {
-			return next(ctx, method, r)
+		leave, err := e.sessions.listen(c.who, e.Limits.Sessions)
+		if err != nil {
+			return nil, err
 		}
-		defer e.sessions.listen(c.who, session, s)()
+		defer leave()
 		return next(ctx, method, r)
 	case *mcp.ListToolsParams:
 		if e.lazy(c) {
@@ -92,12 +93,15 @@ func (e *Endpoint) handle(ctx context.Context, s *mcp.Server, c *conversation, m
 				return nil, err
 			}
 		}
-		full, ok := e.full(c, p.Name)
+		full, ok, err := e.tool(ctx, c, p.Name)
+		if err != nil {
+			return nil, err
+		}
 		if !ok {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool " + clip(p.Name)}
 		}
 		args := p.Arguments
-		if len(args) == 0 {
+		if len(args) == 0 || string(args) == "null" { // clients say it either way
 			args = json.RawMessage("{}")
 		}
 		raw, err := e.call(ctx, c, request{tool: full, args: args, input: inputOf(p.InputResponses, p.RequestState), state: p.RequestState, meta: p.Meta, of: r})
@@ -124,6 +128,34 @@ func (e *Endpoint) handle(ctx context.Context, s *mcp.Server, c *conversation, m
 		return e.complete(ctx, c, r, p)
 	}
 	return next(ctx, method, r)
+}
+
+// begin begins a session, if there is room for it: the SDK keeps what it has begun.
+func (e *Endpoint) begin(ctx context.Context, c *conversation, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+	session, ok := r.GetSession().(*mcp.ServerSession)
+	if !ok || c.session == "" || e.sessions.find(c.session) != nil {
+		return next(ctx, method, r)
+	}
+	if err := e.sessions.admit(c, e.Limits.Sessions); err != nil {
+		return nil, err
+	}
+	result, err := next(ctx, method, r)
+	if err != nil {
+		e.sessions.forget(c)
+		return nil, err
+	}
+	e.sessions.keep(c, session)
+	if !e.holds(c.who) { // it was revoked before this was there to be ended
+		c.over()
+	}
+	return result, nil
+}
+
+// within gives a context that ends with the conversation too.
+func (c *conversation) within(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // inputOf is what the client gave to what was asked for, as the broker passes it on. It is nil for a request that is no second
@@ -183,8 +215,7 @@ func (e *Endpoint) listTools(ctx context.Context, c *conversation, p *mcp.ListTo
 	if c.connection != "" && after == "" {
 		after = c.connection + "." // what comes before is another's
 	}
-	tools, err := rpc.Ask[ask.VisibleTools](ctx, e.Conn, schemas.Toolbroker, "tools_visible", c.who.Caller(),
-		ask.Visibility{Agent: c.who.Agent, Run: c.current(), As: ask.Paged, After: after})
+	tools, err := e.visible(ctx, c, after)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +280,7 @@ func client(r mcp.Request) call.Client {
 			out.Capabilities, _ = json.Marshal(p.Capabilities) // it was JSON
 		}
 	}
-	if meta := r.GetParams().GetMeta(); meta != nil {
+	if meta := metaOf(r); meta != nil {
 		if level, ok := meta[mcp.MetaKeyLogLevel].(string); ok {
 			out.LogLevel = level
 		}
@@ -258,6 +289,15 @@ func client(r mcp.Request) call.Client {
 		}
 	}
 	return out
+}
+
+// metaOf is what a request says of itself, nil where it has no parameters.
+func metaOf(r mcp.Request) map[string]any {
+	p := r.GetParams()
+	if v := reflect.ValueOf(p); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil
+	}
+	return p.GetMeta()
 }
 
 // listWithin is how long the broker may take to ask servers.
@@ -320,7 +360,10 @@ func (e *Endpoint) owner(ctx context.Context, c *conversation, r mcp.Request, li
 		return c.connection, value, nil
 	}
 	if member == "name" {
-		full, ok := e.full(c, value)
+		full, ok, err := c.find(value, func() error { return e.everyPrompt(ctx, c, r) })
+		if err != nil {
+			return "", "", err
+		}
 		if !ok {
 			return "", "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown prompt " + clip(value)}
 		}
@@ -359,6 +402,50 @@ func (e *Endpoint) owner(ctx context.Context, c *conversation, r mcp.Request, li
 		return "", "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "resource not found: " + clip(value)}
 	}
 	return con, value, nil
+}
+
+// tool is a tool's name as grants have it, of the name that the client knows it by.
+func (e *Endpoint) tool(ctx context.Context, c *conversation, name string) (full string, ok bool, err error) {
+	if c.connection != "" {
+		return c.connection + "." + name, name != "" && !connection.Method(name), nil
+	}
+	full, ok, err = c.find(name, func() error { return e.everyTool(ctx, c) })
+	_, own, _ := cutName(full)
+	return full, ok && !connection.Method(own), err
+}
+
+// everyTool has the name of every tool said.
+func (e *Endpoint) everyTool(ctx context.Context, c *conversation) error {
+	for after, rest := "", true; rest; {
+		tools, err := e.visible(ctx, c, after)
+		if err != nil {
+			return err
+		}
+		for _, t := range tools.Tools {
+			c.names.of(t.Name)
+			after = t.Name
+		}
+		rest = tools.Rest
+	}
+	return nil
+}
+
+// everyPrompt has the name of every prompt said.
+func (e *Endpoint) everyPrompt(ctx context.Context, c *conversation, r mcp.Request) error {
+	for at, rest := "", true; rest; {
+		_, next, err := e.list(ctx, c, r, "prompts/list", at)
+		if err != nil {
+			return err
+		}
+		at, rest = next, next != ""
+	}
+	return nil
+}
+
+// visible gives a page of the tools that the agent may call.
+func (e *Endpoint) visible(ctx context.Context, c *conversation, after string) (ask.VisibleTools, error) {
+	return rpc.Ask[ask.VisibleTools](ctx, e.Conn, schemas.Toolbroker, "tools_visible", c.who.Caller(),
+		ask.Visibility{Agent: c.who.Agent, Run: c.current(), As: ask.Paged, After: after})
 }
 
 // current is the conversation as it is, for what is no call.

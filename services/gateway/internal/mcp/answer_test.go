@@ -7,6 +7,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/execwarden/execwarden/services/gateway/internal/auth"
 )
 
 // Lists may be asked for without parameters, and whatever goes wrong while a request is answered ends that request alone. There is
@@ -19,7 +21,7 @@ func TestNoRequestEndsTheGateway(t *testing.T) {
 		"prompts/list":             &mcp.ListPromptsRequest{},
 		"tools/call":               &mcp.CallToolRequest{},
 	} {
-		result, err := (&Endpoint{Note: slog.New(slog.DiscardHandler)}).answer(t.Context(), nil, &conversation{}, method, r, nil)
+		result, err := (&Endpoint{Note: slog.New(slog.DiscardHandler)}).answer(t.Context(), newSessions().begin(auth.Agent{}, ""), method, r, nil)
 		var wire *jsonrpc.Error
 		if result != nil || !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInternalError {
 			t.Errorf("%s: %v, %v", method, result, err)

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/grant"
 	"github.com/execwarden/execwarden/schemas/id"
@@ -11,7 +12,7 @@ import (
 // Apply takes an event of the control stream: what agents may call may be other than it was, and a token may hold no more.
 func (e *Endpoint) Apply(s eventlog.Stored) {
 	switch s.At.Noun {
-	case "token", "agent":
+	case "token", "agent", "client":
 		e.sessions.doubt(s.At.Tenant, func(who auth.Agent) bool { return e.holds(who) })
 		if s.At.Noun == "agent" {
 			e.sessions.changed(s.At.Tenant, id.Agent(s.At.Key)) // its tools may be listed another way
@@ -38,6 +39,14 @@ func (e *Endpoint) Apply(s eventlog.Stored) {
 // holds says whether a session's token is one that the control stream knows as good.
 func (e *Endpoint) holds(who auth.Agent) bool {
 	token, known := e.State.Token(who.Tenant, who.Token)
-	_, there := e.State.Agent(who.Tenant, who.Agent)
-	return known && !token.Revoked && there
+	def, there := e.State.Agent(who.Tenant, who.Agent)
+	if !there || def.Hosting != agent.External {
+		return false
+	}
+	if who.Client != "" {
+		if _, there := e.State.Client(who.Tenant, who.Client); !there {
+			return false
+		}
+	}
+	return who.Issuer != "" || known && !token.Revoked
 }

@@ -42,7 +42,7 @@ const poll = 200 * time.Millisecond
 // call makes a call and gives the members of its result. The request is durable before anything happens, and so is the outcome
 // before it is answered.
 func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[string]json.RawMessage, error) {
-	leave, err := e.sessions.enter(c.who, e.Limits.AtOnce)
+	leave, err := e.sessions.enter(c.who, e.Limits, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -110,14 +110,14 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 			e.giveUp(c, at)
 			return nil, ctx.Err()
 		}
-		state, err := calls.Read(ctx, e.Log, c.who.Tenant, at.run, at.call, at.seq)
+		state, err := calls.Progress(ctx, e.Log, c.who.Tenant, at.run, at.call, at.seq)
 		if err != nil {
 			return nil, err
 		}
 		switch {
 		case state.Outcome != nil:
 			t.drain(words, last)
-			c.settled(key)
+			c.settled(at.call)
 			pending.over(ctx)
 			return e.outcome(c, at, state)
 		case state.Held != nil && !state.Settled():

@@ -3,11 +3,13 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/time/rate"
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/id"
@@ -22,6 +24,12 @@ type conversation struct {
 	session    string // the protocol's id of it; empty: the protocol has none
 	server     *mcp.Server
 	names      names
+
+	ctx  context.Context // ends with the conversation, and everything that is under way in it
+	over context.CancelFunc
+
+	open int       // requests under way, of one without a session; guarded by sessions
+	used time.Time // the same
 
 	mu    sync.Mutex
 	id    id.Conversation
@@ -73,7 +81,9 @@ type sessions struct {
 	by      map[string]*conversation // with a session, by its id
 	tokens  map[tokenKey]*conversation
 	atOnce  map[agentKey]int
-	open    map[*mcp.ServerSession]listening // streams of news, where the protocol has no sessions
+	rates   map[agentKey]*rate.Limiter
+	streams map[agentKey]int // that wait for news, without sessions
+	closed  bool
 	waiting sync.WaitGroup
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -90,11 +100,12 @@ type tokenKey struct {
 	connection string
 }
 
-// maxTokens is how many conversations without sessions are remembered. The one that was least used is forgotten.
+// maxTokens is how many conversations without sessions are remembered. The one that was used longest ago is forgotten, of
+// those in which nothing is under way.
 const maxTokens = 10_000
 
 func newSessions() *sessions {
-	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, open: map[*mcp.ServerSession]listening{}}
+	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, streams: map[agentKey]int{}, rates: map[agentKey]*rate.Limiter{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -107,42 +118,55 @@ func (s *sessions) find(session string) *conversation {
 
 // begin makes the conversation of a new session. It is known once the client has begun it.
 func (s *sessions) begin(who auth.Agent, connection string) *conversation {
-	return &conversation{who: who, connection: connection, session: auth.NewSecret("ews_").Reveal(), held: map[string]held{}, began: time.Now()}
+	return s.talk(who, connection, auth.NewSecret("ews_").Reveal())
 }
 
-// without gives the conversation of a token where the protocol has no sessions.
-func (s *sessions) without(who auth.Agent, connection string) *conversation {
+func (s *sessions) talk(who auth.Agent, connection, session string) *conversation {
+	c := &conversation{who: who, connection: connection, session: session, held: map[string]held{}, began: time.Now()}
+	c.ctx, c.over = context.WithCancel(s.ctx)
+	return c
+}
+
+// without gives the conversation of a token where the protocol has no sessions, made by serve when it is new. leave says
+// that the request is over.
+func (s *sessions) without(who auth.Agent, connection string, serve func(*conversation)) (c *conversation, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := tokenKey{who.Token, connection}
-	c := s.tokens[key]
+	c = s.tokens[key]
 	if c == nil {
 		if len(s.tokens) >= maxTokens {
 			s.forgetOldest()
 		}
-		c = &conversation{who: who, connection: connection, held: map[string]held{}, began: time.Now()}
+		c = s.talk(who, connection, "")
+		serve(c)
 		s.tokens[key] = c
 	}
-	c.who = who
-	return c
+	c.open++
+	c.used = time.Now()
+	return c, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c.open--
+	}
 }
 
 func (s *sessions) forgetOldest() {
 	var oldest tokenKey
-	var since time.Time
+	var found *conversation
 	for k, c := range s.tokens {
-		c.mu.Lock()
-		began := c.began
-		c.mu.Unlock()
-		if since.IsZero() || began.Before(since) {
-			oldest, since = k, began
+		if c.open == 0 && (found == nil || c.used.Before(found.used)) {
+			oldest, found = k, c
 		}
 	}
-	delete(s.tokens, oldest)
+	if found != nil {
+		found.over()
+		delete(s.tokens, oldest)
+	}
 }
 
-// keep remembers a session until it ends.
-func (s *sessions) keep(c *conversation, session *mcp.ServerSession, most int) error {
+// admit makes room for a session before the client has it. Problems: busy.
+func (s *sessions) admit(c *conversation, most int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := 0
@@ -155,89 +179,149 @@ func (s *sessions) keep(c *conversation, session *mcp.ServerSession, most int) e
 		return problem.New(problem.Busy, "the agent has %d sessions open at this instance, which is the most", of)
 	}
 	s.by[c.session] = c
-	s.waiting.Go(func() {
-		defer context.AfterFunc(s.ctx, func() { _ = session.Close() })() // it may have ended
-		_ = session.Wait()                                               // however it ended, it did
-		s.mu.Lock()
-		delete(s.by, c.session)
-		s.mu.Unlock()
-	})
 	return nil
 }
 
-// listening is a stream by which a client is told of changes.
-type listening struct {
-	who    auth.Agent
-	server *mcp.Server
+// forget lets go of a session that ended, or never began.
+func (s *sessions) forget(c *conversation) {
+	s.mu.Lock()
+	delete(s.by, c.session)
+	s.mu.Unlock()
+	c.over()
 }
 
-// listen remembers such a stream until it ends.
-func (s *sessions) listen(who auth.Agent, session *mcp.ServerSession, server *mcp.Server) (over func()) {
+// keep remembers a session that was admitted until it ends.
+func (s *sessions) keep(c *conversation, session *mcp.ServerSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[session] = listening{who, server}
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.open, session)
+	if s.closed {
+		c.over()
+		return
 	}
+	s.waiting.Go(func() {
+		// Closing waits for what is under way, which ends with the conversation too.
+		defer context.AfterFunc(c.ctx, func() { _ = session.Close() })() // it may have ended
+		_ = session.Wait()                                               // however it ended, it did
+		s.forget(c)
+	})
 }
 
-// enter counts a call of an agent.
-func (s *sessions) enter(who auth.Agent, most int) (leave func(), err error) {
+// maxRates is how many agents' rates are remembered. Forgetting one lets its agent begin with a whole burst again.
+const maxRates = 10_000
+
+// tooFast is a call above the agent's rate.
+type tooFast struct {
+	why   *problem.Error
+	after time.Duration // until one more may be made
+}
+
+func (t *tooFast) Error() string { return t.why.Error() }
+
+// Unwrap lets the problem be found.
+func (t *tooFast) Unwrap() error { return t.why }
+
+// enter counts a call of an agent. Problems: busy.
+func (s *sessions) enter(who auth.Agent, l Limits, now time.Time) (leave func(), err error) {
+	leave, err = s.count(s.atOnce, who, l.AtOnce, "calls under way")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.pace(agentKey{who.Tenant, who.Agent}, l, now); err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
+// pace counts a call against the agent's rate.
+func (s *sessions) pace(key agentKey, l Limits, now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rates := s.rates[key]
+	if rates == nil && l.Rate > 0 {
+		if len(s.rates) >= maxRates {
+			clear(s.rates)
+		}
+		rates = rate.NewLimiter(rate.Limit(l.Rate), l.Burst)
+		s.rates[key] = rates
+	}
+	if rates != nil && !rates.AllowN(now, 1) {
+		after := max(time.Duration((1-rates.TokensAt(now))/float64(l.Rate)*float64(time.Second)).Round(time.Millisecond), time.Millisecond)
+		return &tooFast{problem.New(problem.Busy, "the agent makes more than %d calls per second at this instance; try again in %s", l.Rate, after), after}
+	}
+	return nil
+}
+
+// listen counts a stream of news.
+func (s *sessions) listen(who auth.Agent, most int) (leave func(), err error) {
+	return s.count(s.streams, who, most, "streams open")
+}
+
+func (s *sessions) count(of map[agentKey]int, who auth.Agent, most int, what string) (leave func(), err error) {
 	key := agentKey{who.Tenant, who.Agent}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.atOnce[key] >= most {
-		return nil, problem.New(problem.Busy, "the agent has %d calls under way at this instance, which is the most; try again when some have ended", most)
+	if of[key] >= most {
+		return nil, problem.New(problem.Busy, "the agent has %d %s at this instance, which is the most; try again when some have ended", most, what)
 	}
-	s.atOnce[key]++
+	of[key]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.atOnce[key]--; s.atOnce[key] == 0 {
-			delete(s.atOnce, key)
+		if of[key]--; of[key] == 0 {
+			delete(of, key)
 		}
 	}, nil
 }
 
-// changed tells the sessions of an agent, or with none of a whole tenant, that their lists are others now.
+// changed tells the conversations of an agent, or with none of a whole tenant, that their lists are others now.
 func (s *sessions) changed(tenant id.Tenant, a id.Agent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.by {
+	for c := range s.all() {
 		if c.who.Tenant == tenant && (a == "" || c.who.Agent == a) {
 			announce(c.server)
 		}
 	}
-	for _, l := range s.open {
-		if l.who.Tenant == tenant && (a == "" || l.who.Agent == a) {
-			announce(l.server)
+}
+
+// doubt ends the conversations whose token does not hold any more. It waits for nothing: it is on the way of every
+// revocation.
+func (s *sessions) doubt(tenant id.Tenant, holds func(auth.Agent) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.all() {
+		if c.who.Tenant == tenant && !holds(c.who) {
+			c.over()
+		}
+	}
+	for key, c := range s.tokens {
+		if c.ctx.Err() != nil {
+			delete(s.tokens, key)
 		}
 	}
 }
 
-// doubt closes the sessions whose token does not hold any more.
-func (s *sessions) doubt(tenant id.Tenant, holds func(auth.Agent) bool) {
-	s.mu.Lock()
-	var over []*mcp.ServerSession
-	for _, c := range s.by {
-		if c.who.Tenant == tenant && !holds(c.who) {
-			over = slices.AppendSeq(over, c.server.Sessions())
+// all gives the conversations that are known, with sessions and without.
+func (s *sessions) all() iter.Seq[*conversation] {
+	return func(yield func(*conversation) bool) {
+		for _, c := range s.by {
+			if !yield(c) {
+				return
+			}
 		}
-	}
-	for session, l := range s.open {
-		if l.who.Tenant == tenant && !holds(l.who) {
-			over = append(over, session)
+		for _, c := range s.tokens {
+			if !yield(c) {
+				return
+			}
 		}
-	}
-	s.mu.Unlock()
-	for _, session := range over {
-		s.waiting.Go(func() { _ = session.Close() }) // it ends either way, and may take its time
 	}
 }
 
 func (s *sessions) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.stop()
 	s.waiting.Wait()
 }

@@ -52,7 +52,7 @@ func TestAnnounce(t *testing.T) {
 func TestConversationIsBounded(t *testing.T) {
 	s := newSessions()
 	defer s.close()
-	c := s.without(auth.Agent{Tenant: "tnt_main", Agent: "agt_laptop", Token: "tok_1"}, "")
+	c, _ := s.without(auth.Agent{Tenant: "tnt_main", Agent: "agt_laptop", Token: "tok_1"}, "", func(*conversation) {})
 	now := time.Now()
 	first := c.run(now)
 	c.addTaint([]string{"con_web"})
@@ -71,7 +71,7 @@ func TestConversationIsBounded(t *testing.T) {
 	if got := c.tainted(); len(got) != 1 {
 		t.Errorf("taint %v", got)
 	}
-	if s.without(auth.Agent{Tenant: "tnt_main", Agent: "agt_laptop", Token: "tok_2"}, "") == c {
+	if other, _ := s.without(auth.Agent{Tenant: "tnt_main", Agent: "agt_laptop", Token: "tok_2"}, "", func(*conversation) {}); other == c {
 		t.Error("another token has the same conversation")
 	}
 }
@@ -97,20 +97,20 @@ func TestCallsAtOnce(t *testing.T) {
 	s := newSessions()
 	defer s.close()
 	a, b := auth.Agent{Tenant: "tnt_main", Agent: "agt_a"}, auth.Agent{Tenant: "tnt_main", Agent: "agt_b"}
-	leave, err := s.enter(a, 1)
+	leave, err := s.enter(a, Limits{AtOnce: 1}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.enter(a, 1); err == nil {
+	if _, err := s.enter(a, Limits{AtOnce: 1}, time.Now()); err == nil {
 		t.Error("two at once, and one is the most")
 	}
-	other, err := s.enter(b, 1)
+	other, err := s.enter(b, Limits{AtOnce: 1}, time.Now())
 	if err != nil {
 		t.Error(err)
 	}
 	other()
 	leave()
-	if leave, err = s.enter(a, 1); err != nil {
+	if leave, err = s.enter(a, Limits{AtOnce: 1}, time.Now()); err != nil {
 		t.Error(err)
 	} else {
 		leave()

@@ -6,9 +6,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,7 +17,6 @@ import (
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/hints"
 	"github.com/execwarden/execwarden/libs/problem"
-	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
 	"github.com/execwarden/execwarden/services/gateway/internal/control"
@@ -46,6 +45,8 @@ type Endpoint struct {
 	Version string
 	Note    *slog.Logger
 	Limits  Limits
+	// Covers says whether a token for a resource is one for a path of the endpoint.
+	Covers func(resource, path string) bool
 
 	ear      *hints.Ear
 	news     *news
@@ -57,6 +58,8 @@ type Endpoint struct {
 // Limits bound what agents may have under way.
 type Limits struct {
 	AtOnce      int           // calls of one agent at this instance
+	Rate        int           // calls of one agent per second, over a while, at this instance; 0: as many as it likes
+	Burst       int           // calls that it may make at once before that counts
 	Sessions    int           // of one agent at this instance
 	SessionIdle time.Duration // after which a session is closed
 	CallLife    time.Duration // in which a call has to be decided
@@ -98,8 +101,8 @@ func (e *Endpoint) Register(mux *http.ServeMux) {
 type visit struct {
 	who        auth.Agent
 	connection string        // the one that is served; empty: all
-	talk       *conversation // nil until somebody needs it
-	server     *mcp.Server
+	talk       *conversation // that the request is of; nil: it may begin one
+	begun      *conversation // that it begins
 }
 
 type visitKey struct{}
@@ -110,6 +113,9 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := e.Site.CheckPage(r)
 	if err == nil {
 		v.who, err = e.Gate.IdentifyAgent(r)
+	}
+	if err == nil && v.who.Resource != "" && !e.Covers(v.who.Resource, r.URL.Path) {
+		err = problem.New(problem.Unauthenticated, "the access token is for %.200s, and not for this endpoint", v.who.Resource)
 	}
 	if err == nil && v.connection != "" {
 		name, invalid := id.Named[id.Connection](v.connection)
@@ -138,10 +144,17 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = http.NoBody
 	if body != nil {
-		r.Body = bodyOf(body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+	w, unhurried := hurried(w)
+	defer unhurried()
 	if isModern(r, body) {
+		c, leave := e.sessions.without(v.who, v.connection, e.serve)
+		defer leave()
+		if v.talk = c; !e.holds(v.who) { // it was revoked before this was there to be ended
+			c.over()
+		}
 		e.without.ServeHTTP(w, r)
 		return
 	}
@@ -179,25 +192,23 @@ func (e *Endpoint) server(r *http.Request) *mcp.Server {
 	if v.talk != nil {
 		return v.talk.server
 	}
-	if v.server == nil {
-		body, _ := peek(r)
-		if isModern(r, body) {
-			v.server = e.newServer(e.sessions.without(v.who, v.connection))
-		} else {
-			v.server = e.newServer(e.sessions.begin(v.who, v.connection))
-		}
+	if v.begun == nil {
+		v.begun = e.sessions.begin(v.who, v.connection)
+		e.serve(v.begun)
 	}
-	return v.server
+	return v.begun.server
 }
 
-// newServer makes an MCP server for one conversation. It has nothing of its own: every request is answered by answer.
-func (e *Endpoint) newServer(c *conversation) *mcp.Server {
+// serve makes the MCP server of one conversation. It has nothing of its own: every request is answered by answer.
+func (e *Endpoint) serve(c *conversation) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "execwarden", Title: "ExecWarden", Version: e.Version}, &mcp.ServerOptions{
 		Logger: e.Note, SchemaCache: schemaCache, GetSessionID: c.sessionID,
 		Capabilities: &mcp.ServerCapabilities{
-			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
+			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{ListChanged: true},
 			Prompts: &mcp.PromptCapabilities{ListChanged: true}, Completions: &mcp.CompletionCapabilities{}, Logging: &mcp.LoggingCapabilities{},
 		},
+		// Subscriptions are not declared: what a server says of a resource reaches nobody. One that is asked for all the same is
+		// taken, as the conformance suite of 2025-11-25 wants it.
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
@@ -206,13 +217,10 @@ func (e *Endpoint) newServer(c *conversation) *mcp.Server {
 	})
 	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
-			return e.answer(ctx, s, c, method, r, next)
+			return e.answer(ctx, c, method, r, next)
 		}
 	})
-	if c.session != "" { // otherwise it is this request's
-		c.server = s
-	}
-	return s
+	c.server = s
 }
 
 var schemaCache = mcp.NewSchemaCache()
@@ -222,20 +230,12 @@ const private = "private"
 
 // challenge tells a client that has no token, or one that does not hold, where it gets one (RFC 9728, section 5.1).
 func (e *Endpoint) challenge(r *http.Request) string {
-	return `Bearer resource_metadata="` + e.Site.URL("/.well-known/oauth-protected-resource"+r.URL.Path, nil) + `"`
+	out := `Bearer resource_metadata="` + e.Site.URL("/.well-known/oauth-protected-resource"+r.URL.Path, nil) + `", scope="mcp"`
+	if r.Header.Get("Authorization") != "" {
+		out += `, error="invalid_token"` // RFC 6750, section 3.1: not for who sent none
+	}
+	return out
 }
 
 // served says whether a connection's tools are in a conversation.
 func (c *conversation) served(name string) bool { return c.connection == "" || c.connection == name }
-
-// full is a tool's name as grants have it, of the name that the client knows it by.
-func (e *Endpoint) full(c *conversation, name string) (string, bool) {
-	if c.connection != "" {
-		return c.connection + "." + name, name != "" && !connection.Method(name)
-	}
-	if at, ok := c.names.find(name); ok {
-		return at, true
-	}
-	con, tool, ok := strings.Cut(name, separator)
-	return con + "." + tool, ok && con != "" && tool != "" && !connection.Method(tool)
-}

@@ -46,7 +46,12 @@ func (e *Endpoint) fault(ctx context.Context, method string, err error) error {
 		Code  problem.Code `json:"code"`
 		Call  id.Call      `json:"call,omitempty"`
 		Grant id.Grant     `json:"grant,omitempty"`
+		Retry int64        `json:"retry_after_ms,omitempty"`
 	}{Code: d.Code}
+	var fast *tooFast
+	if errors.As(err, &fast) {
+		data.Retry = fast.after.Milliseconds()
+	}
 	if end != nil {
 		data.Call, data.Grant = end.at.call, end.grant
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -71,11 +72,11 @@ func (c *conversation) hold(key string, at standing, now time.Time) {
 	}
 }
 
-// settled forgets a call whose outcome is being answered.
-func (c *conversation) settled(key string) {
+// settled forgets a call whose outcome is being answered, whatever it was asked for again by.
+func (c *conversation) settled(call id.Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.held, key)
+	maps.DeleteFunc(c.held, func(_ string, h held) bool { return h.call == call })
 }
 
 // approving is what is done for a client while a person decides.
@@ -113,14 +114,10 @@ const progressEvery = 5 * time.Second
 func (a *approving) step(ctx context.Context, t *teller) (map[string]json.RawMessage, error) {
 	words := fmt.Sprintf("%s waits for a person's approval (%s): %s", a.at.tool, a.reason, a.link)
 	switch {
-	case a.modern && a.byURL && !a.asked:
-		a.asked = true
-		if time.Since(a.began) < soon {
-			break
+	case a.modern && a.byURL:
+		if time.Since(a.began) >= min(soon, a.e.Limits.HeldWait) {
+			return a.input(words), nil
 		}
-		fallthrough
-	case a.modern && a.byURL && time.Since(a.began) >= soon:
-		return a.input(words), nil
 	case !a.modern && a.byURL && !a.asked:
 		a.asked = true
 		t.asking.Go(func() {

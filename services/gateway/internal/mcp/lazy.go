@@ -79,7 +79,10 @@ func (e *Endpoint) tellOf(ctx context.Context, c *conversation, p *mcp.CallToolP
 		}
 		answer = map[string]any{"tools": tools}
 	} else {
-		full, ok := e.full(c, in.Name)
+		full, ok, err := e.tool(ctx, c, in.Name)
+		if err != nil {
+			return nil, err
+		}
 		if !ok {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool " + clip(in.Name)}
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
 )
@@ -151,12 +152,32 @@ func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
 			}
 		}
 	}
-	resp, err := w.next.RoundTrip(r)
+	ctx, end := x.outlive(r.Context())
+	resp, err := w.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
+		end()
 		return nil, err
 	}
-	resp.Body = &along{ReadCloser: resp.Body, x: x, events: strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")}
+	resp.Body = &along{ReadCloser: &closing{resp.Body, end}, x: x, events: strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")}
 	return resp, nil
+}
+
+// lingering is how long the rest of an answer is read after its result came.
+const lingering = time.Second
+
+// outlive gives a context that ends with another, but a moment later once the result came: a stream that is cut off between
+// its last message and its end costs the next call a new connection.
+func (x *exchange) outlive(ctx context.Context) (context.Context, func()) {
+	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if x.raw() != nil {
+			late := time.AfterFunc(lingering, func() { cancel(context.Cause(ctx)) })
+			context.AfterFunc(own, func() { late.Stop() })
+			return
+		}
+		cancel(context.Cause(ctx))
+	})
+	return own, func() { stop(); cancel(context.Canceled) }
 }
 
 // maxMessage is the largest message that is read along, in bytes. A larger one is what the SDK makes of it.

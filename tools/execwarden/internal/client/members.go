@@ -36,7 +36,9 @@ type Token struct {
 	Token       id.Token    `json:"token"`
 	Member      id.Member   `json:"member"`
 	Name        string      `json:"name,omitempty"`
-	Agent       id.Agent    `json:"agent,omitempty"` // whose it is, where it is an agent's; Member made it then
+	Agent       id.Agent    `json:"agent,omitempty"`    // whose it is, where it is an agent's; Member made it then
+	Client      id.Client   `json:"client,omitempty"`   // that a login gave it to
+	Resource    string      `json:"resource,omitempty"` // the URL that a client's is for
 	Role        member.Role `json:"role"`
 	Fingerprint string      `json:"fingerprint"`
 	IssuedAt    time.Time   `json:"issued_at"`

@@ -47,7 +47,7 @@ Environment:
 	)
 	root.AddCommand(
 		a.runCommand(), a.runsCommand(), a.approvalsCommand(), a.artifactsCommand(),
-		a.applyCommand(), a.agentsCommand(), a.connectionsCommand(), a.grantsCommand(), a.accessCommand(), a.scriptCommand(), a.notifyCommand(), a.triggersCommand(), a.envCommand(), a.connectCommand(), a.membersCommand(), a.tokensCommand(), a.mcpCommand(), a.keysCommand(),
+		a.applyCommand(), a.agentsCommand(), a.clientsCommand(), a.connectionsCommand(), a.grantsCommand(), a.accessCommand(), a.scriptCommand(), a.notifyCommand(), a.triggersCommand(), a.envCommand(), a.connectCommand(), a.membersCommand(), a.tokensCommand(), a.mcpCommand(), a.keysCommand(),
 		a.eventsCommand(), a.ledgerCommand(),
 		a.loginCommand(), a.whoamiCommand(), a.versionCommand(),
 	)

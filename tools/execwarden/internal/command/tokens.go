@@ -37,6 +37,9 @@ func tokenGrid(list []client.Token) *render.Grid {
 		if k.Agent != "" {
 			whose = "agent " + id.Name(k.Agent)
 		}
+		if k.Client != "" {
+			whose += " by client " + id.Name(k.Client)
+		}
 		g.Row(render.Text(string(k.Token)), render.Text(k.Fingerprint), render.Text(whose), render.Text(string(k.Role)), render.Text(render.Stamp(k.IssuedAt)),
 			render.Text(render.Stamp(k.ExpiresAt)), render.Cell{Text: k.State, Tone: tones[k.State]}, render.Text(k.IssuedBy), render.Text(k.Reason))
 	}

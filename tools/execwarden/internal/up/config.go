@@ -16,6 +16,7 @@ import (
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/services/approvals"
 	"github.com/execwarden/execwarden/services/environments"
+	"github.com/execwarden/execwarden/services/gateway"
 )
 
 // Config says how to run.
@@ -32,6 +33,10 @@ type Config struct {
 	AllowWeak    bool          `name:"allow_weak_sandbox" default:"false" help:"run scripts even where workers cannot be isolated; for development only"`
 	ApprovalLife time.Duration `name:"approval_life" default:"24h" help:"how long a held call waits for a member"`
 	StdioFile    string        `name:"stdio_file" help:"YAML file with the programs that connections of URL stdio:NAME run beside the broker; default: none"`
+	IssuersFile  string        `name:"issuers_file" help:"YAML file with the authorization servers, besides our own, whose tokens the MCP endpoint takes; default: none"`
+	Documents    string        `name:"client_documents_private" help:"addresses, such as 10.1.2.3:443, where metadata documents of MCP clients may be fetched though they are not public, separated by commas"`
+	MCPRate      int           `name:"mcp_rate" default:"50" help:"how many calls per second one external agent may make over MCP, over a while; 0: as many as it likes"`
+	MCPBurst     int           `name:"mcp_burst" default:"100" help:"how many calls it may make at once before that counts"`
 	LogFormat    string        `name:"log_format" default:"text" help:"text or json"`
 	LogLevel     string        `name:"log_level" default:"warn" help:"debug, info, warn or error"`
 	approvals.SMTP
@@ -39,6 +44,7 @@ type Config struct {
 
 	started  func(*natsd.Server, *postgres.Server) // a seam for fault tests, which stop and start them
 	machines func(*environments.Config)            // a seam for fault tests, which wait for shorter
+	gateway  func(*gateway.Config)                 // the same
 }
 
 func (c Config) withDefaults() (Config, error) {

@@ -20,15 +20,6 @@ import (
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 )
 
-// bearer sends an agent's token.
-type bearer string
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(b))
-	return http.DefaultTransport.RoundTrip(r)
-}
-
 // A lazy agent finds what it may call and nothing else, and a call by call_tool is the call of the tool that it names: decided,
 // recorded and refused as that.
 func TestLazyTools(t *testing.T) {
@@ -55,7 +46,7 @@ func TestLazyTools(t *testing.T) {
 		t.Run("stacklok/toolhive#4374 "+version, func(t *testing.T) {
 			ctx := t.Context()
 			session, err := mcp.NewClient(&mcp.Implementation{Name: "lazy", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{
-				Endpoint: w.endpoints.API + "/mcp", HTTPClient: &http.Client{Transport: bearer(token.Secret)}, DisableStandaloneSSE: true,
+				Endpoint: w.endpoints.API + "/mcp", HTTPClient: &http.Client{Transport: &bearer{token: token.Secret}}, DisableStandaloneSSE: true,
 			}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 			if err != nil {
 				t.Fatal(err)

@@ -65,6 +65,10 @@ func (p *process) services(ctx context.Context) (all []running, addresses func(c
 			api, err = configured(&gateway.Config{}, func(c *gateway.Config) {
 				c.Listen, c.PublicURL, c.OwnerTokenFile = p.cfg.Listen, p.cfg.PublicURL, p.dir.file(ownerTokenFile)
 				c.ConnectorsURL = p.server.WebsocketURL()
+				c.IssuersFile, c.ClientPrivate, c.MCPRate, c.MCPBurst = p.cfg.IssuersFile, p.cfg.Documents, p.cfg.MCPRate, p.cfg.MCPBurst
+				if p.cfg.gateway != nil {
+					p.cfg.gateway(c)
+				}
 			}, gateway.New, d)
 			return api, err
 		},

@@ -26,6 +26,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/schemas/trigger"
 	"github.com/execwarden/execwarden/services/environments"
+	"github.com/execwarden/execwarden/services/gateway"
 	"github.com/execwarden/execwarden/services/runtime/workerkit"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 	"github.com/execwarden/execwarden/tools/sample"
@@ -58,6 +59,7 @@ type world struct {
 	logs      io.Writer // default: the test's own output
 	listen    string    // of the API; default: a port of 127.0.0.1
 	machines  func(*environments.Config)
+	gateway   func(*gateway.Config)
 }
 
 func newWorld(t testing.TB) *world {
@@ -107,7 +109,7 @@ func (w *world) start() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	cfg := Config{DataDir: filepath.Join(w.dir, "data"), Listen: cmp.Or(w.listen, "127.0.0.1:0"), machines: w.machines, HooksListen: "127.0.0.1:0", OpsListen: "127.0.0.1:0",
+	cfg := Config{DataDir: filepath.Join(w.dir, "data"), Listen: cmp.Or(w.listen, "127.0.0.1:0"), machines: w.machines, gateway: w.gateway, HooksListen: "127.0.0.1:0", OpsListen: "127.0.0.1:0",
 		SyncInterval: time.Minute, WorkerPath: workerkit.BuildWorker(w.t), ApprovalLife: time.Hour, LogFormat: "text", LogLevel: "warn"}
 	up := make(chan struct{})
 	cfg.started = func(n *natsd.Server, p *postgres.Server) { w.nats, w.postgres = n, p; close(up) }
