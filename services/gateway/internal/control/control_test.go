@@ -101,8 +101,12 @@ func TestAgentDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*agent.Defined){
-		"no hosting":        func(a *agent.Defined) { a.Hosting = "" },
-		"no model":          func(a *agent.Defined) { a.Model = agent.Model{} },
+		"no hosting":      func(a *agent.Defined) { a.Hosting = "" },
+		"no model":        func(a *agent.Defined) { a.Model = agent.Model{} },
+		"hosted over MCP": func(a *agent.Defined) { a.MCP.Tools = agent.Lazy },
+		"another listing": func(a *agent.Defined) {
+			*a = agent.Defined{Agent: a.Agent, Hosting: agent.External, MCP: agent.MCP{Tools: "some"}}
+		},
 		"file URL":          func(a *agent.Defined) { a.Model.URL = "file:///etc/passwd" },
 		"no name":           func(a *agent.Defined) { a.Model.Name = "" },
 		"private name":      func(a *agent.Defined) { a.Model.Private = []string{"internal:80"} },
