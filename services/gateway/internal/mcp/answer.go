@@ -1,24 +1,15 @@
 package mcp
 
-//lint:file-ignore SA1019 logging is to leave the protocol in 2027; the clients of today ask for it
-
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"reflect"
 	"runtime/debug"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/execwarden/execwarden/libs/problem"
-	"github.com/execwarden/execwarden/libs/rpc"
-	"github.com/execwarden/execwarden/schemas"
-	"github.com/execwarden/execwarden/schemas/ask"
-	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
 )
@@ -158,22 +149,6 @@ func (c *conversation) within(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// inputOf is what the client gave to what was asked for, as the broker passes it on. It is nil for a request that is no second
-// one.
-func inputOf(responses mcp.InputResponseMap, state string) json.RawMessage {
-	if responses == nil && state == "" {
-		return nil
-	}
-	raw, err := json.Marshal(struct {
-		Responses mcp.InputResponseMap `json:"inputResponses,omitempty"`
-		State     string               `json:"requestState,omitempty"`
-	}{responses, state})
-	if err != nil {
-		return nil
-	}
-	return raw
-}
-
 func (e *Endpoint) callMethod(ctx context.Context, c *conversation, r mcp.Request, con, method string, args map[string]any, input json.RawMessage, state string, meta mcp.Meta) (map[string]json.RawMessage, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {
@@ -204,248 +179,6 @@ func (e *Endpoint) complete(ctx context.Context, c *conversation, r mcp.Request,
 	}
 	raw, err := e.callMethod(ctx, c, r, con, connection.Complete, args, nil, "", p.Meta)
 	return (&rawComplete{raw: raw}).result(err)
-}
-
-// listTools lists what the agent may call now.
-func (e *Endpoint) listTools(ctx context.Context, c *conversation, p *mcp.ListToolsParams) (mcp.Result, error) {
-	after, err := cursor(p.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	if c.connection != "" && after == "" {
-		after = c.connection + "." // what comes before is another's
-	}
-	tools, err := e.visible(ctx, c, after)
-	if err != nil {
-		return nil, err
-	}
-	items, next := []json.RawMessage{}, ""
-	for _, t := range tools.Tools {
-		if !c.served(connectionOf(t.Name)) {
-			if c.connection < connectionOf(t.Name) {
-				tools.Rest = false // the rest is others'
-			}
-			continue
-		}
-		items = append(items, described(c, t))
-	}
-	if tools.Rest {
-		next = base64.RawURLEncoding.EncodeToString([]byte(tools.Tools[len(tools.Tools)-1].Name))
-	}
-	return rawTools{raw: page("tools", items, next)}.result(nil)
-}
-
-func cursor(text string) (string, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(raw) > 200 {
-		return "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is not one of this server"}
-	}
-	return string(raw), nil
-}
-
-// described is a tool as clients are told of it: what its provider said, under the name that they call it by.
-func described(c *conversation, t ask.VisibleTool) json.RawMessage {
-	all := map[string]json.RawMessage{}
-	if len(t.More) > 0 {
-		_ = json.Unmarshal(t.More, &all) // the broker made it of an object
-	}
-	name := t.Name
-	if c.connection != "" {
-		name = name[len(c.connection)+1:]
-	} else {
-		name = c.names.of(name)
-	}
-	all["name"], _ = json.Marshal(name)
-	all["inputSchema"] = t.Schema
-	if t.Description != "" {
-		all["description"], _ = json.Marshal(t.Description)
-	}
-	if all["annotations"] == nil {
-		all["annotations"], _ = json.Marshal(map[string]bool{"readOnlyHint": !t.Writes, "idempotentHint": t.Effect == connection.Keyed || t.Effect == connection.Pure})
-	}
-	raw, _ := json.Marshal(all) // of values that are JSON
-	return raw
-}
-
-// client is what the client said of itself, for its server.
-func client(r mcp.Request) call.Client {
-	out := call.Client{Protocol: modern}
-	session, _ := r.GetSession().(*mcp.ServerSession)
-	if session == nil {
-		return out
-	}
-	if p := session.InitializeParams(); p != nil {
-		out.Protocol = p.ProtocolVersion
-		if p.Capabilities != nil {
-			out.Capabilities, _ = json.Marshal(p.Capabilities) // it was JSON
-		}
-	}
-	if meta := metaOf(r); meta != nil {
-		if level, ok := meta[mcp.MetaKeyLogLevel].(string); ok {
-			out.LogLevel = level
-		}
-		if caps, ok := meta[mcp.MetaKeyClientCapabilities]; ok {
-			out.Capabilities, _ = json.Marshal(caps) // it was JSON
-		}
-	}
-	return out
-}
-
-// metaOf is what a request says of itself, nil where it has no parameters.
-func metaOf(r mcp.Request) map[string]any {
-	p := r.GetParams()
-	if v := reflect.ValueOf(p); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil
-	}
-	return p.GetMeta()
-}
-
-// listWithin is how long the broker may take to ask servers.
-const listWithin = 8 * time.Second
-
-// list asks the broker for a page of what servers have, and where the next begins.
-func (e *Endpoint) list(ctx context.Context, c *conversation, r mcp.Request, method, at string) (items []json.RawMessage, next string, err error) {
-	found, err := e.ask(ctx, c, r, method, at)
-	if err != nil {
-		return nil, "", err
-	}
-	items = []json.RawMessage{}
-	for _, item := range found.Items {
-		items = append(items, e.named(c, method, item))
-	}
-	if found.Rest {
-		skip, _ := cursor(at) // it was read before
-		n, _ := atoi(skip)
-		next = base64.RawURLEncoding.EncodeToString([]byte(itoa(n + len(found.Items))))
-	}
-	return items, next, nil
-}
-
-func (e *Endpoint) ask(ctx context.Context, c *conversation, r mcp.Request, method, at string) (ask.ForClient, error) {
-	text, err := cursor(at)
-	if err != nil {
-		return ask.ForClient{}, err
-	}
-	skip, err := atoi(text)
-	if err != nil {
-		return ask.ForClient{}, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is not one of this server"}
-	}
-	ctx, cancel := context.WithTimeout(ctx, listWithin)
-	defer cancel()
-	return rpc.Ask[ask.ForClient](ctx, e.Conn, schemas.Toolbroker, "client_list", c.who.Caller(),
-		ask.ListForClient{Agent: c.who.Agent, Run: c.current(), Connection: c.connection, Method: method, Client: client(r), Skip: skip})
-}
-
-// named puts the connection in front of a prompt's name where more than one connection is served. A resource's URI is its own.
-func (e *Endpoint) named(c *conversation, method string, item ask.ClientItem) json.RawMessage {
-	if c.connection != "" || method != "prompts/list" {
-		return item.Item
-	}
-	var all map[string]json.RawMessage
-	var name string
-	if json.Unmarshal(item.Item, &all) != nil || json.Unmarshal(all["name"], &name) != nil {
-		return item.Item
-	}
-	all["name"], _ = json.Marshal(c.names.of(item.Connection + "." + name))
-	raw, err := json.Marshal(all)
-	if err != nil {
-		return item.Item
-	}
-	return raw
-}
-
-// owner finds whose a resource or prompt is, and what it is called there. Of one connection all is its own.
-func (e *Endpoint) owner(ctx context.Context, c *conversation, r mcp.Request, list, member, value string) (con, own string, err error) {
-	if c.connection != "" {
-		return c.connection, value, nil
-	}
-	if member == "name" {
-		full, ok, err := c.find(value, func() error { return e.everyPrompt(ctx, c, r) })
-		if err != nil {
-			return "", "", err
-		}
-		if !ok {
-			return "", "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown prompt " + clip(value)}
-		}
-		con, own, _ = cutName(full)
-		return con, own, nil
-	}
-	for at := ""; ; {
-		found, err := e.ask(ctx, c, r, list, at)
-		if err != nil {
-			return "", "", err
-		}
-		for _, item := range found.Items {
-			if textOf(item.Item, member) == value {
-				return item.Connection, value, nil
-			}
-		}
-		if !found.Rest {
-			break
-		}
-		skip, _ := cursor(at)
-		n, _ := atoi(skip)
-		at = base64.RawURLEncoding.EncodeToString([]byte(itoa(n + len(found.Items))))
-	}
-	// It may be one of a template. Where only one server has any, it is that server's.
-	found, err := e.ask(ctx, c, r, "resources/templates/list", "")
-	if err != nil {
-		return "", "", err
-	}
-	for _, item := range found.Items {
-		if con != "" && con != item.Connection {
-			return "", "", problem.New(problem.Conflict, "several connections have resource templates; read this one at %s", e.Site.URL("/mcp/c/NAME", nil))
-		}
-		con = item.Connection
-	}
-	if con == "" {
-		return "", "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "resource not found: " + clip(value)}
-	}
-	return con, value, nil
-}
-
-// tool is a tool's name as grants have it, of the name that the client knows it by.
-func (e *Endpoint) tool(ctx context.Context, c *conversation, name string) (full string, ok bool, err error) {
-	if c.connection != "" {
-		return c.connection + "." + name, name != "" && !connection.Method(name), nil
-	}
-	full, ok, err = c.find(name, func() error { return e.everyTool(ctx, c) })
-	_, own, _ := cutName(full)
-	return full, ok && !connection.Method(own), err
-}
-
-// everyTool has the name of every tool said.
-func (e *Endpoint) everyTool(ctx context.Context, c *conversation) error {
-	for after, rest := "", true; rest; {
-		tools, err := e.visible(ctx, c, after)
-		if err != nil {
-			return err
-		}
-		for _, t := range tools.Tools {
-			c.names.of(t.Name)
-			after = t.Name
-		}
-		rest = tools.Rest
-	}
-	return nil
-}
-
-// everyPrompt has the name of every prompt said.
-func (e *Endpoint) everyPrompt(ctx context.Context, c *conversation, r mcp.Request) error {
-	for at, rest := "", true; rest; {
-		_, next, err := e.list(ctx, c, r, "prompts/list", at)
-		if err != nil {
-			return err
-		}
-		at, rest = next, next != ""
-	}
-	return nil
-}
-
-// visible gives a page of the tools that the agent may call.
-func (e *Endpoint) visible(ctx context.Context, c *conversation, after string) (ask.VisibleTools, error) {
-	return rpc.Ask[ask.VisibleTools](ctx, e.Conn, schemas.Toolbroker, "tools_visible", c.who.Caller(),
-		ask.Visibility{Agent: c.who.Agent, Run: c.current(), As: ask.Paged, After: after})
 }
 
 // current is the conversation as it is, for what is no call.
