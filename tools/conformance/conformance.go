@@ -57,6 +57,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 			faults = append(faults, leg.fault())
 			verdicts = append(verdicts, fmt.Sprintf("%s %d/%d", revision, leg.passed(), len(leg.required)))
 		}
+		faults = append(faults, s.authorization(ctx, node, cfg.Keep))
 	}
 	if cfg.Clients {
 		faults = append(faults, s.sessions(ctx, node))

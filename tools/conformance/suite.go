@@ -86,7 +86,7 @@ func (l *leg) requirements(path string) error {
 
 // read reads the suite's own record of its checks: a folder for each scenario, named for it and the time.
 func (l *leg) read(dir string) error {
-	found, err := filepath.Glob(filepath.Join(dir, "server-*", "checks.json"))
+	found, err := filepath.Glob(filepath.Join(dir, "*server-*", "checks.json"))
 	if err != nil {
 		return err
 	}
@@ -116,9 +116,9 @@ func (l *leg) read(dir string) error {
 	return nil
 }
 
-// scenarioOf is the scenario of a folder server-<scenario>-<time, such as 2026-11-30T23-21-25-686Z>.
+// scenarioOf is the scenario of a folder server-<scenario>-<time>, or authorization-server-<scenario>-<time, such as 2026-11-30T23-21-25-686Z>.
 func scenarioOf(folder string) string {
-	name := strings.TrimPrefix(folder, "server-")
+	_, name, _ := strings.Cut(folder, "server-")
 	const stamp = len("-2026-11-30T23-21-25-686Z")
 	if len(name) > stamp {
 		name = name[:len(name)-stamp]
