@@ -254,6 +254,9 @@ func (e *End) Take(frame []byte) {
 	}
 }
 
+// maxQueued is how many pieces may wait for whoever reads: a gap has no bytes, and would wait for nothing.
+const maxQueued = 4096
+
 func (e *End) takePiece(stream byte, at int64, data []byte) {
 	p := Piece{Stream: stream}
 	if stream == Gap {
@@ -268,7 +271,7 @@ func (e *End) takePiece(stream byte, at int64, data []byte) {
 	for _, q := range e.queue {
 		held += int64(len(q.Data))
 	}
-	if at != e.next || p.size() <= 0 || at+p.size() < at || e.over || held+int64(len(p.Data)) > Window+MaxPiece {
+	if at != e.next || p.size() <= 0 || at+p.size() < at || e.over || held+int64(len(p.Data)) > Window+MaxPiece || len(e.queue) >= maxQueued {
 		e.tell() // it is there already, or something before it is not
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/call"
 )
@@ -63,6 +64,8 @@ func (r *Relay) Ask(ctx context.Context, method string, params json.RawMessage) 
 	if err != nil {
 		return nil, problem.Wrap(err, problem.Internal, "a question cannot be written")
 	}
+	ctx, cancel := context.WithTimeout(ctx, bus.AnswerWithin)
+	defer cancel()
 	m, err := r.gate.conn.NC.RequestWithContext(ctx, subject, raw)
 	if err != nil {
 		return nil, problem.Wrap(err, problem.Unavailable, "the client did not answer")

@@ -273,7 +273,7 @@ func TestSearchOfTools(t *testing.T) {
 	if want := `"value":[[{"name":"tickets.find1","description":"Find","writes":false}],{"name":"tickets.find1","description":"","writes":false,"types":"declare","schema":{"type":"object"}},["ToolError","not_found"],["TypeError","TypeError","TypeError","TypeError"],1]`; !strings.Contains(result, want) {
 		t.Error(result)
 	}
-	if want := []string{"tnt_a{agt_a run_1 find tickets 3}", "tickets.find1", "none.such"}; !slices.Equal(asked, want) {
+	if want := []string{"tnt_a{agt_a run_1 find tickets 3 false}", "tickets.find1", "none.such"}; !slices.Equal(asked, want) {
 		t.Errorf("the broker was asked %q", asked)
 	}
 	if n := len(h.Events(schemas.Activity, "script.searched")); n != 3 {

@@ -20,7 +20,7 @@ import (
 )
 
 // client is the MCP client of a call, nil when it came from elsewhere.
-func (s *Service) client(w *executor.Work) *upstream.Client {
+func (s *Service) client(work context.Context, w *executor.Work) *upstream.Client {
 	if w.Requested.Client == nil {
 		return nil
 	}
@@ -29,6 +29,9 @@ func (s *Service) client(w *executor.Work) *upstream.Client {
 	return &upstream.Client{
 		Client: *w.Requested.Client, Conversation: w.Requested.Run, Input: w.Requested.Body.Input, Say: relay.Say,
 		Ask: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+			ctx, cancel := context.WithCancel(ctx) // of the session, which outlives the call
+			defer cancel()
+			defer context.AfterFunc(work, cancel)()
 			return s.askClient(ctx, w, relay, int(asks.Add(1)), method, params)
 		},
 	}
@@ -72,24 +75,27 @@ func (s *Service) askedByResult(ctx context.Context, w *executor.Work, r upstrea
 	if w.Requested.Client == nil {
 		return nil
 	}
-	var result struct {
-		Type     string `json:"resultType"`
-		Requests map[string]struct {
-			Method string          `json:"method"`
-			Params json.RawMessage `json:"params"`
-		} `json:"inputRequests"`
-	}
-	if json.Unmarshal(r.Content, &result) != nil || result.Type != "input_required" {
+	// Read to the letter, as clients do: a struct would take "Method" for "method", and another question for the one that is asked.
+	var result map[string]json.RawMessage
+	if json.Unmarshal(r.Content, &result) != nil || result["inputRequests"] == nil {
 		return nil
 	}
-	if len(result.Requests) > maxAsks {
-		return problem.New(problem.TooLarge, "the server asks for %d things at once, and %d is the most", len(result.Requests), maxAsks)
+	var requests map[string]map[string]json.RawMessage
+	if json.Unmarshal(result["inputRequests"], &requests) != nil {
+		return problem.New(problem.Upstream, "what the server asks for cannot be read")
+	}
+	if len(requests) > maxAsks {
+		return problem.New(problem.TooLarge, "the server asks for %d things at once, and %d is the most", len(requests), maxAsks)
 	}
 	var refused error
-	for i, name := range slices.Sorted(maps.Keys(result.Requests)) {
-		one := result.Requests[name]
-		asked := call.Asked{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Ask: i + 1, Method: one.Method, Body: call.Question{Params: one.Params}}
-		if refusal := s.mayAsk(w, one.Method, one.Params); refusal != nil {
+	for i, name := range slices.Sorted(maps.Keys(requests)) {
+		var method string
+		if json.Unmarshal(requests[name]["method"], &method) != nil {
+			return problem.New(problem.Upstream, "what the server asks for has no method")
+		}
+		params := requests[name]["params"]
+		asked := call.Asked{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Ask: i + 1, Method: method, Body: call.Question{Params: params}}
+		if refusal := s.mayAsk(w, method, params); refusal != nil {
 			asked.Refused, refused = problem.DetailOf(refusal).Message, refusal
 		}
 		if err := s.sayOf(ctx, w, asked.Kind()+strconv.Itoa(i+1), eventlog.Draft{Event: asked}); err != nil {

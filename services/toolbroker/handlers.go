@@ -168,6 +168,11 @@ func (s *Service) decide(ctx context.Context, a question) error {
 		k = s.knowledge(a.tenant, r.Agent, r.Tool, args)
 		d = s.judge(k, policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, NotAfter: r.NotAfter, Approved: a.approved, Before: earlier.under, Passed: earlier.forRun})
 	}
+	if d.Verdict == policy.Hold && len(r.Body.Input) > 0 {
+		// Whoever approves sees the arguments. What a server takes from a client's answers beside them nobody would have seen.
+		d = policy.Decision{Verdict: policy.Refuse, Grant: d.Grant, Lent: d.Lent, Code: problem.Denied,
+			Reason: "a call that a person has to approve cannot bring answers to what its server asked (inputResponses, requestState)"}
+	}
 	if err := earlier.failed(); err != nil {
 		return err
 	}

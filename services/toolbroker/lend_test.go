@@ -239,6 +239,9 @@ func TestLentRequests(t *testing.T) {
 			t.Errorf("%s: %q %s", name, code, why)
 		}
 	}
+	if f.git.Requests.Load() != before {
+		t.Error("the git server was asked for something that was refused")
+	}
 	// A stream is its opener's.
 	o, code, why := f.open("env_box", f.asks("call_1", "git-upload-pack", false))
 	if code != "" {
@@ -248,9 +251,6 @@ func TestLentRequests(t *testing.T) {
 		if _, code, _ := f.say(to.env, o.Broker+".put", nats.Header{connector.HeaderGit: {to.stream}}, []byte("0000")); code != problem.NotFound {
 			t.Errorf("a piece for %v: %q", to, code)
 		}
-	}
-	if f.git.Requests.Load() != before {
-		t.Error("the git server was asked for something that was refused")
 	}
 	// After the call's end nothing is lent, and what was open ends.
 	f.Say(schemas.Environments, eventlog.Draft{Key: string(run1), Run: run1, Route: call.Exec, Event: call.Finished{Call: "call_1", Run: run1, Tool: "machine.git_clone", Body: call.Result{Result: json.RawMessage(`{}`)}}})

@@ -63,7 +63,7 @@ func (b *Browser) eval(ctx context.Context, expression string, out any) error {
 		} `json:"exceptionDetails"`
 	}
 	err = b.ask(ctx, t.session, "Runtime.evaluate", map[string]any{
-		"contextId": world.Context, "expression": "globalThis.ew || " + script + "; " + expression, "returnByValue": true, "timeout": 5000,
+		"contextId": world.Context, "expression": "globalThis.ew === true || " + script + "; " + expression, "returnByValue": true, "timeout": 5000,
 	}, &answer)
 	switch {
 	case err != nil:

@@ -21,7 +21,10 @@ import (
 	"github.com/execwarden/execwarden/services/environments/internal/localpolicy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The server of net/http waits half a second after some answers, in a goroutine that nobody can wait for.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 // served is a proxy of a policy's targets, and the way to end it.
 func served(t *testing.T, l net.Listener, targets ...string) (p *cageproxy.Proxy, address string, end func()) {

@@ -30,6 +30,9 @@ func (h *Host) testResults(ctx context.Context, p *place, a machine.TestResultsA
 	}
 	s := &testreport.Summary{TestResults: machine.TestResults{Failures: []machine.TestFailed{}}}
 	if a.Exec != "" {
+		if err := ofCall(a.Exec); err != nil {
+			return nil, err
+		}
 		raw, err := h.printed(ctx, p, a.Exec, s)
 		if err != nil {
 			return nil, err

@@ -79,8 +79,11 @@ func (h *Host) begin(ctx context.Context, p *place, v connector.Visit, o connect
 	if len(h.visitors) >= maxVisits {
 		return nil, problem.New(problem.Busy, "%d people are on the machine, which is the most at once", maxVisits)
 	}
-	if _, err := os.Stat(visitFile(p, v.Visit)); err == nil {
-		return nil, problem.New(problem.Conflict, "the visit has ended")
+	// Also one whose end was told: its permit may be good still.
+	for _, file := range []string{visitFile(p, v.Visit), filepath.Join(visitsDir(p), string(v.Visit)+".ended")} {
+		if _, err := os.Lstat(file); !errors.Is(err, os.ErrNotExist) {
+			return nil, problem.New(problem.Conflict, "the visit has ended")
+		}
 	}
 	if err := os.MkdirAll(visitsDir(p), 0o700); err != nil {
 		return nil, problem.Wrap(err, problem.Unavailable, "the visit's record cannot be written: %v", err)

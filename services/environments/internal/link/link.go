@@ -86,6 +86,7 @@ type Link struct {
 	leases   *leases
 	keys     *permit.Keyring
 	places   chan struct{}
+	ends     chan struct{} // places of their own, for what ends orders
 
 	clock    atomic.Int64 // nanoseconds that the registry's clock is ahead of ours
 	welcomed atomic.Bool
@@ -115,7 +116,7 @@ func New(cfg Config, machine Machine) (*Link, error) {
 	}
 	l := &Link{
 		cfg: cfg, identity: identity, pair: pair, machine: machine, store: store.Name, instance: strings.ToLower(rand.Text()),
-		leases: newLeases(time.Now), keys: permit.NewKeyring(identity.Root), places: make(chan struct{}, cfg.MaxOrders), fenced: make(chan struct{}), poked: make(chan struct{}, 1),
+		leases: newLeases(time.Now), keys: permit.NewKeyring(identity.Root), places: make(chan struct{}, cfg.MaxOrders), ends: make(chan struct{}, cfg.MaxOrders), fenced: make(chan struct{}), poked: make(chan struct{}, 1),
 	}
 	if !store.Since.IsZero() {
 		l.since.Store(&store.Since)

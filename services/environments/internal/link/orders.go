@@ -27,14 +27,18 @@ func (l *Link) hear(ctx context.Context, m *nats.Msg) {
 		})
 		return
 	}
+	places := l.places
+	if verb == "cancel" || verb == "end" { // what ends orders does not wait for them
+		places = l.ends
+	}
 	select {
-	case l.places <- struct{}{}:
+	case places <- struct{}{}:
 	default:
 		respond(m, connector.Reply[struct{}]{Code: string(problem.Busy), Message: "the machine carries out as many orders as it may"})
 		return
 	}
 	l.working.Go(func() {
-		defer func() { <-l.places }()
+		defer func() { <-places }()
 		switch verb {
 		case "order":
 			reply(m, func(o connector.Order) (connector.Answer, error) { return l.order(ctx, o) })

@@ -11,6 +11,9 @@ import (
 const (
 	maxLine = 1 << 20  // bytes; longer ones are passed over
 	maxKept = 16 << 20 // of all output of tests that have not ended
+
+	maxTestName = 4 << 10 // bytes
+	maxInside   = 32      // tests that one is inside of: each is remembered by its whole name
 )
 
 // event is a line of go test -json (go doc test2json).
@@ -47,6 +50,10 @@ func (s *Summary) goTest(raw []byte) error {
 		}
 		var e event
 		if json.Unmarshal(line, &e) != nil || e.Action == "" {
+			continue
+		}
+		if len(e.Test) > maxTestName || len(e.Package) > maxTestName || strings.Count(e.Test, "/") > maxInside {
+			long = true
 			continue
 		}
 		seen = true
@@ -104,7 +111,7 @@ func (s *Summary) goTest(raw []byte) error {
 		}
 	}
 	if long {
-		s.Truncate("a line of more than 1 MiB was passed over")
+		s.Truncate("a line of more than 1 MiB, or with a name that is too long, was passed over")
 	}
 	if !seen {
 		return errors.New("there is no event of go test -json in it")

@@ -62,7 +62,9 @@ func (s *Summary) junit(raw []byte) error {
 				}
 			case "failure", "error", "skipped":
 				if reading && now != nil && now.verdict != skipped {
-					now.message = strings.TrimSpace(now.message + "\n" + text.String())
+					if len(now.message) < 4*maxMessage {
+						now.message = strings.TrimSpace(now.message + "\n" + text.String())
+					}
 				}
 				reading = false
 			case "testcase":
@@ -89,7 +91,7 @@ func (t *test) end(how string, attr map[string]string) {
 	case how == "skipped" && t.verdict == passed:
 		t.verdict = skipped
 	}
-	if how != "skipped" && attr["message"] != "" {
+	if how != "skipped" && attr["message"] != "" && len(t.message) < 4*maxMessage {
 		t.message = strings.TrimSpace(t.message + "\n" + attr["message"])
 	}
 }

@@ -137,7 +137,7 @@ func (p *People) findAgent(ctx context.Context, h Hash, now time.Time) (Membersh
 		return m, m.holds(now)
 	}
 	m, err := p.find(ctx, h, now)
-	if err == nil && m.Agent != "" {
+	if err == nil && m.Agent != "" && m.Client == "" { // a client's tokens are few, short, and may be given back one by one
 		p.agents.put(h, m)
 	}
 	return m, err

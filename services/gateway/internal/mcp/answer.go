@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"runtime/debug"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -185,5 +186,8 @@ func (e *Endpoint) complete(ctx context.Context, c *conversation, r mcp.Request,
 func (c *conversation) current() id.Run {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.id == "" {
+		c.id, c.began = id.New[id.Conversation](), time.Now()
+	}
 	return c.id.Run()
 }

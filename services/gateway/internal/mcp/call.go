@@ -94,6 +94,9 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 	session, _ := q.of.GetSession().(*mcp.ServerSession)
 	t := &teller{ctx: ctx, session: session, token: q.meta["progressToken"]}
 	defer t.wait()
+	var stop context.CancelFunc
+	t.open, stop = context.WithCancel(ctx) // the answer waits for nobody's answer to a question
+	defer stop()
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
 	var pending *approving
@@ -205,6 +208,7 @@ func plain(result json.RawMessage, failed, modern bool) members {
 // teller tells a client what its call says. Questions are asked beside, since an answer takes as long as a person does.
 type teller struct {
 	ctx     context.Context
+	open    context.Context // of questions
 	session *mcp.ServerSession
 	token   any
 	seen    int

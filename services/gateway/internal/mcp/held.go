@@ -121,7 +121,7 @@ func (a *approving) step(ctx context.Context, t *teller) (map[string]json.RawMes
 	case !a.modern && a.byURL && !a.asked:
 		a.asked = true
 		t.asking.Go(func() {
-			_, _ = a.session.Elicit(ctx, &mcp.ElicitParams{Mode: "url", Message: words, URL: a.link, ElicitationID: string(a.at.call)}) // what the client says decides nothing
+			_, _ = a.session.Elicit(t.open, &mcp.ElicitParams{Mode: "url", Message: words, URL: a.link, ElicitationID: string(a.at.call)}) // what the client says decides nothing
 		})
 	}
 	if t.token != nil && time.Since(a.said) >= progressEvery {

@@ -66,7 +66,7 @@ func (e *Endpoint) named(c *conversation, method string, item ask.ClientItem) js
 	}
 	var all map[string]json.RawMessage
 	var name string
-	if json.Unmarshal(item.Item, &all) != nil || json.Unmarshal(all["name"], &name) != nil {
+	if json.Unmarshal(item.Item, &all) != nil || json.Unmarshal(all["name"], &name) != nil || len(name) > maxFull {
 		return item.Item
 	}
 	all["name"], _ = json.Marshal(c.names.of(item.Connection + "." + name))

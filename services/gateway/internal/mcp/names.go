@@ -14,6 +14,12 @@ const separator = "__"
 // maxName is the longest name of a tool that clients take.
 const maxName = 64
 
+// Bounds of what a conversation remembers: names, and bytes of one.
+const (
+	maxKnown = 4096
+	maxFull  = 512
+)
+
 // marked is the end of every name that is not simply the two parts put together, and of no other.
 var marked = regexp.MustCompile(`_[0-9a-f]{8}$`)
 
@@ -36,6 +42,9 @@ func (n *names) of(full string) string {
 	defer n.mu.Unlock()
 	if n.known == nil {
 		n.known = map[string]string{}
+	}
+	if len(n.known) >= maxKnown {
+		clear(n.known) // what is called by one of them is listed again first
 	}
 	n.known[name] = full
 	return name

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/execwarden/execwarden/libs/bus"
+	"github.com/execwarden/execwarden/libs/executor"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
@@ -49,6 +50,12 @@ func (n *news) listen(conn *bus.Conn) (stop func(), err error) {
 		select {
 		case to <- word:
 		default:
+			if word.answer != nil { // whoever asks would wait for ever
+				d := problem.Detail{Code: problem.Busy, Message: "the client takes too long to hear what is said"}
+				if raw, err := json.Marshal(executor.Relayed{Problem: &d}); err == nil {
+					word.answer(raw)
+				}
+			}
 		}
 	})
 	if err != nil {

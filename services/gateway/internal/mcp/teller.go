@@ -54,23 +54,32 @@ func (t *teller) say(word *said) {
 	}
 }
 
-// ask asks the client, and gives its answer back.
+// ask asks the client, and gives its answer back. What is asked is the server's own, and read by the SDK: whatever goes wrong there
+// ends this question alone.
 func (t *teller) ask(word *said) {
+	defer func() {
+		if why := recover(); why != nil {
+			d := problem.Detail{Code: problem.Internal, Message: "the question could not be asked"}
+			if raw, err := json.Marshal(executor.Relayed{Problem: &d}); err == nil {
+				word.answer(raw)
+			}
+		}
+	}()
 	var answer any
 	var err error
 	switch word.Method {
 	case "elicitation/create":
 		p := &mcp.ElicitParams{}
 		if err = json.Unmarshal(word.Params, p); err == nil {
-			answer, err = t.session.Elicit(t.ctx, p)
+			answer, err = t.session.Elicit(t.open, p)
 		}
 	case "sampling/createMessage":
 		p := &mcp.CreateMessageWithToolsParams{}
 		if err = json.Unmarshal(word.Params, p); err == nil {
-			answer, err = t.session.CreateMessageWithTools(t.ctx, p)
+			answer, err = t.session.CreateMessageWithTools(t.open, p)
 		}
 	case "roots/list":
-		answer, err = t.session.ListRoots(t.ctx, &mcp.ListRootsParams{})
+		answer, err = t.session.ListRoots(t.open, &mcp.ListRootsParams{})
 	default:
 		err = problem.New(problem.Invalid, "a client is not asked %s", clip(word.Method))
 	}

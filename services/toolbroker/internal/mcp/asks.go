@@ -5,6 +5,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -29,8 +30,8 @@ type asked struct {
 const maxAsks = 64
 
 func (a *asks) came(method string, x *exchange) {
-	if a == nil || x.client == nil {
-		return
+	if a == nil || x.client == nil || x.client.Ask == nil || x.raw() != nil {
+		return // of a list, or of a call that was answered already
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -51,10 +52,25 @@ func (a *asks) take(method string) *upstream.Client {
 	return nil
 }
 
-// answer has the client of the call answer what a server asks.
+// leave forgets what was asked in a call that is over, and that nobody took.
+func (a *asks) leave(c *upstream.Client) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waiting = slices.DeleteFunc(a.waiting, func(w asked) bool { return w.client == c })
+}
+
+// answer has the client of the call answer what a server asks. It runs in a goroutine of the SDK's, where a panic would end the
+// process for what a server said.
 func (a *asks) answer(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
-		var answer mcp.Result
+	return func(ctx context.Context, method string, r mcp.Request) (answer mcp.Result, err error) {
+		defer func() {
+			if why := recover(); why != nil {
+				answer, err = nil, problem.New(problem.Internal, "the question could not be answered")
+			}
+		}()
 		switch method {
 		case "elicitation/create":
 			answer = &mcp.ElicitResult{}

@@ -68,6 +68,17 @@ func (d *doors) take(key doorKey, now time.Time) *door {
 	return one
 }
 
+// put keeps the session that was made for a door, unless the door was dropped meanwhile.
+func (d *doors) put(key doorKey, one *door, s *mcp.ClientSession) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open[key] != one {
+		return false
+	}
+	one.session = s
+	return true
+}
+
 // drop forgets a door. Closing asks the server, which may take its time: nobody waits for it.
 func (d *doors) drop(key doorKey) {
 	one := d.open[key]
@@ -108,9 +119,14 @@ func (p *Provider) sessionFor(ctx context.Context, c *upstream.Client, x *exchan
 	one.opening.Lock()
 	defer one.opening.Unlock()
 	if one.session == nil {
-		if one.session, err = p.enter(ctx, c, &one.asks); err != nil {
+		made, err := p.enter(ctx, c, &one.asks)
+		if err != nil {
 			p.doors.forget(key, one)
 			return nil, nil, nil, err
+		}
+		if !p.doors.put(key, one, made) {
+			_ = made.Close() // others needed the room meanwhile
+			return nil, nil, nil, problem.New(problem.Busy, "too many clients use the connection at once; try again")
 		}
 	}
 	x.asks = &one.asks

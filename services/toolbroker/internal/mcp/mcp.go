@@ -174,6 +174,7 @@ func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (mcp.R
 	if err != nil {
 		return nil, err
 	}
+	defer x.asks.leave(c.Client)
 	ctx, watch := upstream.Watched(withExchange(ctx, x))
 	meta := mcp.Meta{"execwarden/effect": c.Effect}
 	if c.News != nil || c.Client != nil {

@@ -41,7 +41,7 @@ keep is told of on standard error. The call's id is in the run's timeline; a vis
 			defer cancel()
 			end, err := a.printOutput(ctx, c, which, follow)
 			if err == nil && end != nil {
-				fmt.Fprintln(a.err, sentenceOf(end))
+				fmt.Fprintln(a.err, render.Inline(sentenceOf(end))) // a machine's own words
 			}
 			return err
 		},
