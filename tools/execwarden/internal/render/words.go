@@ -12,6 +12,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/approval"
 	"github.com/execwarden/execwarden/schemas/artifact"
 	"github.com/execwarden/execwarden/schemas/call"
+	oauthclient "github.com/execwarden/execwarden/schemas/client"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/connector"
 	"github.com/execwarden/execwarden/schemas/environment"
@@ -94,6 +95,15 @@ func configured(ev schemas.Event) (string, Tone) {
 			return sentence.Because(fmt.Sprintf("%s needs a login", who), e.Reason), Waits
 		}
 		return fmt.Sprintf("%s is logged in at %s", who, e.Issuer), Good
+	case oauthclient.Defined:
+		if e.Removed {
+			return fmt.Sprintf("%s is removed, with what it was given", e.Client), Bad
+		}
+		text := fmt.Sprintf("%s, named %s", e.Client, e.Name)
+		if e.Agent != "" {
+			text += fmt.Sprintf(", gets tokens of %s", e.Agent)
+		}
+		return text, Plain
 	case connection.Listed:
 		return fmt.Sprintf("%s has %s", e.Connection, Count(len(e.Body.Tools), "tool")), Plain
 	case grant.Created:
