@@ -112,6 +112,10 @@ func (l *Link) order(ctx context.Context, o connector.Order) (connector.Answer, 
 	o.Only = o.Only || why != nil
 	o.Patience = min(max(o.Patience, 0), time.Minute)
 	answer := l.machine.Do(ctx, o)
+	if ctx.Err() != nil && answer.State != connector.Done {
+		// What seems to fail may fail because this life of the connector ends, while the order is carried out.
+		return connector.Answer{}, problem.New(problem.Unavailable, "the connector is ending; the next one knows")
+	}
 	switch {
 	case answer.State != connector.NotBegun || why == nil:
 		return answer, nil

@@ -294,6 +294,9 @@ func TestConnectorEndsInTheMiddle(t *testing.T) {
 			return
 		}
 	}
+	for _, e := range events.Events {
+		t.Logf("%s %s", e.Kind, e.Event)
+	}
 	t.Errorf("no result: %+v", row)
 }
 
