@@ -51,7 +51,13 @@ func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[st
 	if err != nil {
 		return nil, err
 	}
-	key := q.tool + "\x00" + permit.Digest(args, q.input)
+	input, err := permit.CanonicalInput(q.input)
+	if err != nil {
+		return nil, err
+	}
+	body := call.Args{Args: args, Input: input}
+	digest := permit.ArgsDigest(body)
+	key := q.tool + "\x00" + digest
 	if at, under, err := e.resumed(c, q, key); err != nil {
 		return nil, err
 	} else if under != "" {
@@ -64,9 +70,9 @@ func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[st
 		Tenant: c.who.Tenant, Key: string(at.run), Run: at.run, Actor: string(c.who.Agent),
 		ID: id.Derive[id.Event](string(c.who.Tenant), string(at.call), "requested"),
 		Event: call.Requested{
-			Call: at.call, Run: at.run, Agent: c.who.Agent, Tool: q.tool, ArgsDigest: permit.Digest(args), Effect: string(at.call),
+			Call: at.call, Run: at.run, Agent: c.who.Agent, Tool: q.tool, ArgsDigest: digest, Effect: string(at.call),
 			NotAfter: time.Now().Add(e.Limits.CallLife).UTC(), Taint: c.tainted(), Hint: e.ear.Subject(at.call), Client: &about,
-			Body: call.Args{Args: args, Input: q.input},
+			Body: body,
 		},
 	}
 	// Whoever answers may be quicker than this: the ear is open before the request is.

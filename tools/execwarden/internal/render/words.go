@@ -219,7 +219,7 @@ func happened(ev schemas.Event) (string, Tone) {
 func called(ev schemas.Event) (string, Tone) {
 	switch e := ev.(type) {
 	case call.Requested:
-		return e.Tool + " " + string(e.Body.Args), Plain
+		return sentence.Asked(e), Plain
 	case call.Admitted:
 		return sentence.Admitted(e), Plain
 	case call.Held:
