@@ -51,13 +51,10 @@ func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[st
 	if err != nil {
 		return nil, err
 	}
-	input, err := permit.CanonicalInput(q.input)
-	if err != nil {
+	if q.input, err = permit.CanonicalInput(q.input); err != nil {
 		return nil, err
 	}
-	body := call.Args{Args: args, Input: input}
-	digest := permit.ArgsDigest(body)
-	key := q.tool + "\x00" + digest
+	key := q.tool + "\x00" + permit.Digest(args, q.input)
 	if at, under, err := e.resumed(c, q, key); err != nil {
 		return nil, err
 	} else if under != "" {
@@ -65,12 +62,12 @@ func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[st
 		return e.wait(ctx, c, q, at, under)
 	}
 	at := standing{call: id.New[id.Call](), run: c.run(time.Now()), tool: q.tool}
-	about := client(q.of)
+	about, body := client(q.of), call.Args{Args: args, Input: q.input}
 	draft := eventlog.Draft{
 		Tenant: c.who.Tenant, Key: string(at.run), Run: at.run, Actor: string(c.who.Agent),
 		ID: id.Derive[id.Event](string(c.who.Tenant), string(at.call), "requested"),
 		Event: call.Requested{
-			Call: at.call, Run: at.run, Agent: c.who.Agent, Tool: q.tool, ArgsDigest: digest, Effect: string(at.call),
+			Call: at.call, Run: at.run, Agent: c.who.Agent, Tool: q.tool, ArgsDigest: permit.ArgsDigest(body), Effect: string(at.call),
 			NotAfter: time.Now().Add(e.Limits.CallLife).UTC(), Taint: c.tainted(), Hint: e.ear.Subject(at.call), Client: &about,
 			Body: body,
 		},
