@@ -78,6 +78,7 @@ var samples = []struct {
 	{"mem_owner", "", member.Added{Member: "mem_owner", Role: member.Owner}},
 	{"mem_owner", "", member.Removed{Member: "mem_owner", Reason: "left", Tokens: []id.Token{"tok_1a2b3c"}}},
 	{"tok_1a2b3c", "", token.Revoked{Token: "tok_1a2b3c", Member: "mem_owner", Agent: "agt_laptop", Reason: "lost"}},
+	{"tok_1a2b3c", "", token.Tainted{Token: "tok_1a2b3c", Agent: "agt_laptop", Taint: []string{"con_tickets", "con_web"}}},
 	{"tok_1a2b3c", "", token.Issued{Token: "tok_1a2b3c", Member: "mem_owner", Role: member.Admin, Agent: "agt_laptop", Client: "cli_editor", Resource: "https://warden.example.com/mcp", Fingerprint: "9f86d081884c", ExpiresAt: at.AddDate(0, 1, 0)}},
 	{"key_1a2b3c", "", key.Published{Key: "key_1a2b3c", Purpose: "permit", Public: []byte("0123456789abcdef0123456789abcdef"), NotBefore: at, Signature: bytes.Repeat([]byte{7}, 64)}},
 	{"agt_triage", "", triage},

@@ -68,7 +68,7 @@ func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[st
 		ID: id.Derive[id.Event](string(c.who.Tenant), string(at.call), "requested"),
 		Event: call.Requested{
 			Call: at.call, Run: at.run, Agent: c.who.Agent, Tool: q.tool, ArgsDigest: permit.ArgsDigest(body), Effect: string(at.call),
-			NotAfter: time.Now().Add(e.Limits.CallLife).UTC(), Taint: c.tainted(), Hint: e.ear.Subject(at.call), Client: &about,
+			NotAfter: time.Now().Add(e.Limits.CallLife).UTC(), Taint: e.tainted(c), Hint: e.ear.Subject(at.call), Client: &about,
 			Body: body,
 		},
 	}
@@ -146,7 +146,9 @@ func (e *Endpoint) giveUp(c *conversation, at standing) {
 func (e *Endpoint) outcome(c *conversation, at standing, state *calls.State) (map[string]json.RawMessage, error) {
 	switch o := state.Outcome.(type) {
 	case call.Finished:
-		c.addTaint(o.Taint)
+		if why := e.inherit(c, o.Taint); why != nil {
+			return nil, &ended{why, at, "", nil}
+		}
 		return e.result(c, at, o), nil
 	case call.Refused:
 		return nil, &ended{problem.New(problem.Code(o.Code), "%s", o.Reason), at, o.Grant, nil}
