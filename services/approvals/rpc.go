@@ -249,7 +249,7 @@ const (
 func fitting(list []book.Row, most int) int {
 	n, left := 0, maxListedBytes
 	for n < min(len(list), most) {
-		left -= len(list[n].Body.Args) + len(list[n].Asked) + 4<<10 // all else about an approval
+		left -= len(list[n].Body.Args) + len(list[n].Body.Input) + len(list[n].Asked) + 4<<10 // all else about an approval
 		if left < 0 && n > 0 {
 			break
 		}

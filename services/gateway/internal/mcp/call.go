@@ -51,6 +51,9 @@ func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[st
 	if err != nil {
 		return nil, err
 	}
+	if q.input, err = permit.CanonicalInput(q.input); err != nil {
+		return nil, err
+	}
 	key := q.tool + "\x00" + permit.Digest(args, q.input)
 	if at, under, err := e.resumed(c, q, key); err != nil {
 		return nil, err
@@ -59,14 +62,14 @@ func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[st
 		return e.wait(ctx, c, q, at, under)
 	}
 	at := standing{call: id.New[id.Call](), run: c.run(time.Now()), tool: q.tool}
-	about := client(q.of)
+	about, body := client(q.of), call.Args{Args: args, Input: q.input}
 	draft := eventlog.Draft{
 		Tenant: c.who.Tenant, Key: string(at.run), Run: at.run, Actor: string(c.who.Agent),
 		ID: id.Derive[id.Event](string(c.who.Tenant), string(at.call), "requested"),
 		Event: call.Requested{
-			Call: at.call, Run: at.run, Agent: c.who.Agent, Tool: q.tool, ArgsDigest: permit.Digest(args), Effect: string(at.call),
-			NotAfter: time.Now().Add(e.Limits.CallLife).UTC(), Taint: c.tainted(), Hint: e.ear.Subject(at.call), Client: &about,
-			Body: call.Args{Args: args, Input: q.input},
+			Call: at.call, Run: at.run, Agent: c.who.Agent, Tool: q.tool, ArgsDigest: permit.ArgsDigest(body), Effect: string(at.call),
+			NotAfter: time.Now().Add(e.Limits.CallLife).UTC(), Taint: e.tainted(c), Hint: e.ear.Subject(at.call), Client: &about,
+			Body: body,
 		},
 	}
 	// Whoever answers may be quicker than this: the ear is open before the request is.
@@ -143,7 +146,9 @@ func (e *Endpoint) giveUp(c *conversation, at standing) {
 func (e *Endpoint) outcome(c *conversation, at standing, state *calls.State) (map[string]json.RawMessage, error) {
 	switch o := state.Outcome.(type) {
 	case call.Finished:
-		c.addTaint(o.Taint)
+		if why := e.inherit(c, o.Taint); why != nil {
+			return nil, &ended{why, at, "", nil}
+		}
 		return e.result(c, at, o), nil
 	case call.Refused:
 		return nil, &ended{problem.New(problem.Code(o.Code), "%s", o.Reason), at, o.Grant, nil}

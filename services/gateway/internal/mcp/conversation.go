@@ -222,9 +222,9 @@ func (t *tooFast) Error() string { return t.why.Error() }
 // Unwrap lets the problem be found.
 func (t *tooFast) Unwrap() error { return t.why }
 
-// enter counts a call of an agent. Problems: busy.
+// enter counts a call of an agent, or what it asks the broker otherwise. Problems: busy.
 func (s *sessions) enter(who auth.Agent, l Limits, now time.Time) (leave func(), err error) {
-	leave, err = s.count(s.atOnce, who, l.AtOnce, "calls under way")
+	leave, err = s.count(s.atOnce, who, l.AtOnce, "calls and lists under way")
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func (s *sessions) pace(key agentKey, l Limits, now time.Time) error {
 	}
 	if rates != nil && !rates.AllowN(now, 1) {
 		after := max(time.Duration((1-rates.TokensAt(now))/float64(l.Rate)*float64(time.Second)).Round(time.Millisecond), time.Millisecond)
-		return &tooFast{problem.New(problem.Busy, "the agent makes more than %d calls per second at this instance; try again in %s", l.Rate, after), after}
+		return &tooFast{problem.New(problem.Busy, "the agent makes more than %d calls and lists per second at this instance; try again in %s", l.Rate, after), after}
 	}
 	return nil
 }

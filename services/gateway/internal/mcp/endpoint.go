@@ -57,8 +57,8 @@ type Endpoint struct {
 
 // Limits bound what agents may have under way.
 type Limits struct {
-	AtOnce      int           // calls of one agent at this instance
-	Rate        int           // calls of one agent per second, over a while, at this instance; 0: as many as it likes
+	AtOnce      int           // calls of one agent at this instance, with what it asks the broker otherwise
+	Rate        int           // the same per second, over a while, at this instance; 0: as many as it likes
 	Burst       int           // calls that it may make at once before that counts
 	Sessions    int           // of one agent at this instance
 	SessionIdle time.Duration // after which a session is closed

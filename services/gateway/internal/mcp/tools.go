@@ -7,8 +7,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/execwarden/execwarden/libs/rpc"
-	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/connection"
 )
@@ -94,6 +92,6 @@ func (e *Endpoint) everyTool(ctx context.Context, c *conversation) error {
 
 // visible gives a page of the tools that the agent may call.
 func (e *Endpoint) visible(ctx context.Context, c *conversation, after string) (ask.VisibleTools, error) {
-	return rpc.Ask[ask.VisibleTools](ctx, e.Conn, schemas.Toolbroker, "tools_visible", c.who.Caller(),
+	return question[ask.VisibleTools](ctx, e, c, "tools_visible",
 		ask.Visibility{Agent: c.who.Agent, Run: c.current(), As: ask.Paged, After: after})
 }
