@@ -170,11 +170,13 @@ func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, 
 
 // try calls the tool in the session that is there, or in a new one.
 func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (mcp.Result, error) {
-	s, l, forget, err := p.sessionFor(ctx, c.Client, x)
+	s, err := p.sessionFor(ctx, c.Client, x)
 	if err != nil {
 		return nil, err
 	}
+	defer s.leave()
 	defer x.asks.leave(c.Client)
+	l := s.lines
 	ctx, watch := upstream.Watched(withExchange(ctx, x))
 	meta := mcp.Meta{"execwarden/effect": c.Effect}
 	if c.News != nil || c.Client != nil {
@@ -191,7 +193,7 @@ func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (mcp.R
 		defer done()
 		meta["progressToken"] = token
 	}
-	answer, err := ask(ctx, s, c, meta)
+	answer, err := ask(ctx, s.ClientSession, c, meta)
 	var refused *jsonrpc.Error
 	switch {
 	case err == nil:
@@ -201,7 +203,7 @@ func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (mcp.R
 		return nil, upstream.WithFault(problem.Wrap(err, problem.Upstream, "the MCP server refused the call: %.300s", refused.Message), raw)
 	}
 	if ctx.Err() == nil { // a call that we gave up on says nothing of the session, which other calls share
-		forget()
+		s.forget()
 	}
 	if l != nil {
 		failed := error(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"))
