@@ -73,7 +73,7 @@ type LoginChanged struct {
 	OAuth      OAuth         `json:"oauth"`
 	State      Login         `json:"state"`
 	Attempt    id.Login      `json:"attempt,omitempty"` // the login that this is about, if it is about one
-	Reason     string        `json:"reason,omitempty"`  // why a login is needed, or why the attempt failed
+	Reason     string        `json:"reason,omitempty"`  // why a login is needed, which scopes the provider wants besides, or why the attempt failed
 	Failed     bool          `json:"failed,omitempty"`  // the attempt failed, and the state is what it was before
 	By         id.Member     `json:"by,omitempty"`      // who logged in last
 	Issuer     string        `json:"issuer,omitempty"`

@@ -32,7 +32,8 @@ func TestLeg(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		l := &leg{revision: "r", required: []string{"a-b"}, failed: map[string][]string{}, ran: map[string]bool{}, code: tc.code}
+		l := newLeg(serverLeg, "r", "a-b")
+		l.code = tc.code
 		if err := l.read(dir); err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"sync"
 	"time"
 
@@ -38,7 +39,7 @@ type doorKey struct {
 type doors struct {
 	mu      sync.Mutex
 	open    map[doorKey]*door
-	closing sync.WaitGroup
+	closing sync.WaitGroup // sessions that are being closed, and streams beside them
 }
 
 // take gives the door of a key for one call, and closes what was not used for long. leave gives it back. There is none when as many
@@ -178,7 +179,11 @@ func (p *Provider) enter(ctx context.Context, c *upstream.Client, a *asks) (*mcp
 	}
 	client := newClient(opts)
 	client.AddReceivingMiddleware(a.answer)
-	transport := &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: p.client, MaxRetries: -1, DisableStandaloneSSE: true}
+	transport := &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: p.client, MaxRetries: resumes, DisableStandaloneSSE: true}
+	if !c.Modern() && len(c.Capabilities) > len("{}") {
+		transport.HTTPClient = &http.Client{Transport: aside{p.client.Transport, &p.doors.closing}, CheckRedirect: p.client.CheckRedirect}
+		transport.DisableStandaloneSSE = false
+	}
 	s, err := client.Connect(ctx, transport, nil)
 	if err != nil {
 		return nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection"), watch)
