@@ -74,7 +74,7 @@ func (s *Service) beginLogin(ctx context.Context, who rpc.Caller, q ask.BeginLog
 	if err != nil {
 		return ask.LoginBegun{}, err
 	}
-	return s.oauth.Begin(ctx, conn, by, q.Redirect)
+	return s.oauth.Begin(ctx, conn, by, q.Redirect, q.Document)
 }
 
 // lookLogin and finishLogin are asked for whoever holds the state: the tenant is the state's own.

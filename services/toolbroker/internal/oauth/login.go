@@ -43,8 +43,9 @@ type waiting struct {
 	Scopes   []string         `json:"scopes,omitempty"`
 }
 
-// Begin prepares a login for a member, and gives the URL at which they log in.
-func (c *Client) Begin(ctx context.Context, conn Connection, by id.Member, redirect string) (ask.LoginBegun, error) {
+// Begin prepares a login for a member, and gives the URL at which they log in. document is where the metadata of this client are, for
+// servers that know clients by such; empty: nowhere.
+func (c *Client) Begin(ctx context.Context, conn Connection, by id.Member, redirect, document string) (ask.LoginBegun, error) {
 	if conn.OAuth.Flow != connection.AuthorizationCode {
 		return ask.LoginBegun{}, problem.New(problem.Invalid, "nobody logs in to connection %s: its oauth.flow is not %s", conn.name(), connection.AuthorizationCode)
 	}
@@ -62,7 +63,7 @@ func (c *Client) Begin(ctx context.Context, conn Connection, by id.Member, redir
 	if err != nil {
 		return ask.LoginBegun{}, err
 	}
-	who, err := c.identify(ctx, conn, before, s, redirect)
+	who, err := c.identify(ctx, conn, before, s, redirect, document)
 	if err != nil {
 		return ask.LoginBegun{}, err
 	}
@@ -83,8 +84,9 @@ func (c *Client) Begin(ctx context.Context, conn Connection, by id.Member, redir
 }
 
 // identify gives the client that a login is made as: the one that was given, the one that was registered here before,
-// or a new one.
-func (c *Client) identify(ctx context.Context, conn Connection, e entry, s server, redirect string) (identity, error) {
+// or a new one. Where none is registered it is the one of the document. That is the last choice: a server that cannot reach the document says
+// so to a person's browser, and nobody here hears it.
+func (c *Client) identify(ctx context.Context, conn Connection, e entry, s server, redirect, document string) (identity, error) {
 	if conn.OAuth.ClientID != "" {
 		return identity{ID: conn.OAuth.ClientID, Method: s.method(conn.Credential != "")}, nil
 	}
@@ -102,6 +104,9 @@ func (c *Client) identify(ctx context.Context, conn Connection, e entry, s serve
 		if known(w.Server.Issuer, w.Redirect, w.Client) {
 			return w.Client, nil
 		}
+	}
+	if s.Register == "" && s.Documents && document != "" {
+		return identity{ID: document, Method: methodNone}, nil
 	}
 	return c.register(ctx, conn, s, redirect)
 }
