@@ -50,7 +50,7 @@ const (
 // credential is then the client's secret, if it has one.
 type OAuth struct {
 	Flow     Flow     `json:"flow,omitempty"`
-	ClientID string   `json:"client_id,omitempty"` // of a client that was registered by hand; empty: the broker registers one (RFC 7591)
+	ClientID string   `json:"client_id,omitempty"` // of a client that was registered by hand, or its document's URL; empty: the broker registers one (RFC 7591)
 	Scopes   []string `json:"scopes,omitempty"`    // empty: what the provider asks for
 	PerAgent bool     `json:"per_agent,omitempty"` // each agent has a login of its own, and the connection's own lists the tools and no more
 }

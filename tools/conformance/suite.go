@@ -255,6 +255,12 @@ func why(scenario string) string {
 		return "the tasks extension is not offered: the endpoint does not, nor does the reference server behind it"
 	case scenario == "server-sse-polling":
 		return "the reference server does not end a stream for its client to come back to, and the scenario is on hold for that in the suite"
+	case scenario == "auth/client-credentials-jwt", scenario == "auth/wif-jwt-bearer":
+		return "a client of ours shows who it is by its secret; it has no key to sign with, and no token of a workload's own issuer"
+	case scenario == "auth/enterprise-managed-authorization":
+		return "a connection's tokens are of a login or of the client itself; they are not traded for those of a company's identity provider"
+	case strings.HasPrefix(scenario, "auth/dpop"):
+		return "tokens are bearer tokens, kept sealed in the broker; they are not bound to a key"
 	case scenario == "http-custom-header-server-validation":
 		return "Mcp-Param headers are not held against the arguments; the arguments alone are decided on, digested and recorded"
 	}
