@@ -101,19 +101,19 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 	defer ticker.Stop()
 	var pending *approving
 	for {
-		last := 0
+		last, stored := 0, uint64(0)
 		select {
 		case word := <-words:
 			t.tell(word)
 			continue
 		case hint := <-wake:
-			last = hint.Said
+			last, stored = hint.Said, hint.Seq
 		case <-ticker.C:
 		case <-ctx.Done():
 			e.giveUp(c, at)
 			return nil, ctx.Err()
 		}
-		state, err := calls.Progress(ctx, e.Log, c.who.Tenant, at.run, at.call, at.seq)
+		state, err := calls.Hinted(ctx, e.Log, c.who.Tenant, at.run, at.call, at.seq, stored)
 		if err != nil {
 			return nil, err
 		}
