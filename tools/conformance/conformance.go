@@ -28,7 +28,7 @@ func Default() Config {
 }
 
 // patience bounds the whole, without what npm takes.
-const patience = 5 * time.Minute
+const patience = 8 * time.Minute
 
 // Run tries everything. It fails when a required scenario does, when a client's session does, or when the record does not hold
 // what was asked.
