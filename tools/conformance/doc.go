@@ -7,7 +7,8 @@
 //	clients/     the sessions, in JavaScript
 //	suite.go     a leg of the suite, and what it found
 //	shim.go      adds the token, which the suite cannot send, and writes down what was asked
-//	client.go    the client's leg: a connection to the suite for each scenario, and an agent that uses it
+//	client.go    the client's leg: the programs that the suite starts, and how each scenario has to end
+//	trial.go     one scenario: a connection to the suite, logins, and an agent that uses it
 //	person.go    a member at a browser, who logs in, consents and connects
 //	record.go    what was asked beside what the ledger has
 package conformance

@@ -63,7 +63,9 @@ func (s *site) client(ctx context.Context, t tree, keep, revision string) (l *le
 	}
 	defer func() { err = errors.Join(err, trials.close()) }()
 	// They wait for their turn: the suite's patience has to be enough for the last.
-	return l, s.run(ctx, t, keep, l, io.Discard, "--command", self+" -relay "+trials.at, "--requirements", revision, "--timeout", "150000")
+	err = s.run(ctx, t, keep, l, io.Discard, "--command", self+" -relay "+trials.at, "--requirements", revision, "--timeout", "150000")
+	trials.judge(l)
+	return l, err
 }
 
 // leg is a leg with what the suite itself says is required in it.
