@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"text/template"
 	"time"
 
@@ -24,8 +25,10 @@ type site struct {
 	out     io.Writer
 	warden  *warden.Warden
 	servers []*exec.Cmd
-	shims   map[string]*shim // by revision
-	tokens  map[string]string
+	shims   map[string]*shim  // by revision
+	tokens  map[string]string // of agents
+	owner   string            // the owner's
+	trials  atomic.Int64      // made so far: each has a connection of its own name
 }
 
 // Connections to the reference server, by the revision that it serves there, and the agents.
@@ -34,10 +37,12 @@ var connections = map[string]string{"2025-11-25": "stateful", "2026-07-28": "sta
 const (
 	suiteAgent   = "suite"
 	clientsAgent = "clients"
+	trialsAgent  = "trials"
 )
 
 // manifests are applied as a user applies them. The suite's agent may do everything, and nobody approves for it; sampling is named,
-// since no selector of tools means it. The clients' has one call that a person approves.
+// since no selector of tools means it. The clients' has one call that a
+// person approves. The trials' may do everything at connections that are yet to come.
 var manifests = template.Must(template.New("").Parse(`
 kind: Agent
 name: suite
@@ -46,6 +51,16 @@ hosting: external
 kind: Agent
 name: clients
 hosting: external
+---
+kind: Agent
+name: trials
+hosting: external
+---
+kind: Grant
+name: trials
+agent: trials
+tool: "*.*"
+approval: never
 {{- range .}}
 ---
 kind: Connection
@@ -170,7 +185,12 @@ func (s *site) configure(ctx context.Context, all []served) error {
 	if err := s.warden.AwaitTools(ctx); err != nil {
 		return err
 	}
-	for _, agent := range []string{suiteAgent, clientsAgent} {
+	owner, err := os.ReadFile(s.warden.At().TokenFile)
+	if err != nil {
+		return err
+	}
+	s.owner = strings.TrimSpace(string(owner))
+	for _, agent := range []string{suiteAgent, clientsAgent, trialsAgent} {
 		file := filepath.Join(s.dir, agent+".token")
 		if err := s.quietly(ctx, "tokens", "create", "--agent", agent, "--token-out", file); err != nil {
 			return err
