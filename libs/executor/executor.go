@@ -30,7 +30,8 @@ type Gate struct {
 	flights *flights
 	now     func() time.Time
 
-	hearing hearing // of cancellations
+	hearing   hearing // of cancellations
+	questions questions
 
 	// Set before the first Accept.
 	view   *eventlog.View

@@ -26,6 +26,7 @@ type request struct {
 	state string
 	meta  mcp.Meta
 	of    mcp.Request
+	task  taskMode
 }
 
 // standing is a call that was requested.
@@ -52,7 +53,7 @@ func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[st
 		return nil, err
 	}
 	key := q.tool + "\x00" + permit.Digest(args, q.input)
-	if at, under, err := e.resumed(c, q, key); err != nil {
+	if at, under, err := e.resumed(ctx, c, q, key); err != nil {
 		return nil, err
 	} else if under != "" {
 		// The same call again, while a person decides or after: it is that one, and is made once.
@@ -100,10 +101,14 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
 	var pending *approving
+	began := time.Now()
 	for {
 		last := 0
 		select {
 		case word := <-words:
+			if q.task != noTask && word.answer != nil { // the client is asked by the task
+				return e.created(ctx, c, at)
+			}
 			t.tell(word)
 			continue
 		case hint := <-wake:
@@ -130,13 +135,15 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 			if answer, err := pending.step(ctx, t); answer != nil || err != nil {
 				return answer, err
 			}
+		case q.task != noTask && time.Since(began) >= e.Limits.TaskAfter:
+			return e.created(ctx, c, at)
 		}
 	}
 }
 
 // giveUp tells whoever makes the call that nobody waits for it any more. What it answers is recorded all the same.
 func (e *Endpoint) giveUp(c *conversation, at standing) {
-	_ = e.Conn.NC.Publish(bus.LiveSubject(string(c.who.Tenant)+"."+string(at.call)+".down"), nil) // it saves work, no more
+	_ = e.Conn.NC.Publish(e.down(c, at), nil) // it saves work, no more
 }
 
 // outcome is what the client is given for a call that ended: its result, or an error that says which of the other ends it is.

@@ -37,6 +37,7 @@ type conversation struct {
 	began time.Time
 	taint []string
 	held  map[string]held // calls that wait for a person, by what was asked for
+	shown []id.Call       // whose approval the client was shown
 }
 
 // Bounds of a conversation without a session: its calls are on one subject.
@@ -83,6 +84,7 @@ type sessions struct {
 	atOnce  map[agentKey]int
 	rates   map[agentKey]*rate.Limiter
 	streams map[agentKey]int           // that wait for news, without sessions
+	polls   map[agentKey]int           // requests about tasks
 	stale   map[*conversation]struct{} // to be told that their lists changed
 	telling bool
 	closed  bool
@@ -107,7 +109,7 @@ type tokenKey struct {
 const maxTokens = 10_000
 
 func newSessions() *sessions {
-	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, streams: map[agentKey]int{}, stale: map[*conversation]struct{}{}, rates: map[agentKey]*rate.Limiter{}}
+	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, streams: map[agentKey]int{}, polls: map[agentKey]int{}, stale: map[*conversation]struct{}{}, rates: map[agentKey]*rate.Limiter{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -257,6 +259,11 @@ func (s *sessions) pace(key agentKey, l Limits, now time.Time) error {
 // listen counts a stream of news.
 func (s *sessions) listen(who auth.Agent, most int) (leave func(), err error) {
 	return s.count(s.streams, who, most, "streams open")
+}
+
+// poll counts a request about a task. It does not count as a call: a client asks after many, and a call is not refused for that.
+func (s *sessions) poll(who auth.Agent, most int) (leave func(), err error) {
+	return s.count(s.polls, who, most, "requests about tasks under way")
 }
 
 func (s *sessions) count(of map[agentKey]int, who auth.Agent, most int, what string) (leave func(), err error) {
