@@ -57,6 +57,13 @@ func Run(ctx context.Context, cfg Config) (err error) {
 			faults = append(faults, leg.fault())
 			verdicts = append(verdicts, fmt.Sprintf("%s %d/%d", revision, leg.passed(), len(leg.required)))
 		}
+		leg, err := s.tasks(ctx, node, cfg.Keep)
+		if err != nil {
+			return fmt.Errorf("tasks: %w", err)
+		}
+		leg.write(cfg.Out)
+		faults = append(faults, leg.fault())
+		verdicts = append(verdicts, fmt.Sprintf("tasks %d/%d", leg.passed(), len(leg.required)))
 		faults = append(faults, s.authorization(ctx, node, cfg.Keep))
 	}
 	if cfg.Clients {

@@ -26,6 +26,9 @@ type site struct {
 	servers []*exec.Cmd
 	shims   map[string]*shim // by revision
 	tokens  map[string]string
+
+	jobs     *jobs
+	jobShims []*shim
 }
 
 // Connections to the reference server, by the revision that it serves there, and the agents.
@@ -87,6 +90,8 @@ approval: always
 {{- end}}
 `))
 
+var jobsManifest = template.Must(template.New("").Parse(jobsManifests))
+
 // elicits is the tool by which the reference server asks its client, in each revision.
 var elicits = map[string]string{"2025-11-25": "test_elicitation", "2026-07-28": "test_input_required_result_elicitation"}
 
@@ -113,6 +118,9 @@ func open(ctx context.Context, cfg Config) (s *site, err error) {
 			return s, err
 		}
 		all = append(all, served{connections[revision], "http://" + address, address, elicits[revision]})
+	}
+	if s.jobs, err = openJobs(); err != nil {
+		return s, err
 	}
 	log, err := os.Create(filepath.Join(s.dir, "up.log"))
 	if err != nil {
@@ -160,6 +168,9 @@ func (s *site) configure(ctx context.Context, all []served) error {
 	if err := manifests.Execute(&text, all); err != nil {
 		return err
 	}
+	if err := jobsManifest.Execute(&text, struct{ At, Address string }{s.jobs.at, strings.TrimPrefix(s.jobs.at, "http://")}); err != nil {
+		return err
+	}
 	path := filepath.Join(s.dir, "manifests.yaml")
 	if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
 		return err
@@ -170,7 +181,7 @@ func (s *site) configure(ctx context.Context, all []served) error {
 	if err := s.warden.AwaitTools(ctx); err != nil {
 		return err
 	}
-	for _, agent := range []string{suiteAgent, clientsAgent} {
+	for _, agent := range []string{suiteAgent, clientsAgent, tasksAgent} {
 		file := filepath.Join(s.dir, agent+".token")
 		if err := s.quietly(ctx, "tokens", "create", "--agent", agent, "--token-out", file); err != nil {
 			return err
@@ -204,6 +215,9 @@ func (s *site) close() error {
 	for _, shim := range s.shims {
 		faults = append(faults, shim.close())
 	}
+	for _, shim := range s.jobShims {
+		faults = append(faults, shim.close())
+	}
 	if s.warden != nil {
 		if err := s.warden.Stop(); err != nil {
 			log, _ := os.ReadFile(filepath.Join(s.dir, "up.log")) // what can be read of why
@@ -214,5 +228,5 @@ func (s *site) close() error {
 		_ = server.Process.Kill() // it has nothing to keep
 		_ = server.Wait()
 	}
-	return errors.Join(append(faults, os.RemoveAll(s.dir))...)
+	return errors.Join(append(faults, s.jobs.close(), os.RemoveAll(s.dir))...)
 }

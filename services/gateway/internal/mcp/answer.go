@@ -142,7 +142,7 @@ func (e *Endpoint) begin(ctx context.Context, c *conversation, method string, r 
 	if !e.holds(c.who) { // it was revoked before this was there to be ended
 		c.over()
 	}
-	return result, nil
+	return c.withTasks(result), nil
 }
 
 // within gives a context that ends with the conversation too.

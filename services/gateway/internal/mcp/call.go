@@ -27,6 +27,8 @@ type request struct {
 	meta  mcp.Meta
 	of    mcp.Request
 	task  taskMode
+
+	patient bool // it is a task that is waited for: nobody gives it up, and it is answered with its outcome alone
 }
 
 // standing is a call that was requested.
@@ -94,12 +96,20 @@ func (e *Endpoint) wait(ctx context.Context, c *conversation, q request, at stan
 func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at standing, key string, wake <-chan bus.Hint, words <-chan *said) (map[string]json.RawMessage, error) {
 	session, _ := q.of.GetSession().(*mcp.ServerSession)
 	t := &teller{ctx: ctx, session: session, token: q.meta["progressToken"]}
+	if q.patient {
+		t.related = relatedTo(at)
+	}
 	defer t.wait()
 	var stop context.CancelFunc
 	t.open, stop = context.WithCancel(ctx) // the answer waits for nobody's answer to a question
 	defer stop()
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
+	if q.patient {
+		if err := e.remind(ctx, c, at, t); err != nil {
+			return nil, err
+		}
+	}
 	var pending *approving
 	began := time.Now()
 	for {
@@ -115,7 +125,9 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 			last = hint.Said
 		case <-ticker.C:
 		case <-ctx.Done():
-			e.giveUp(c, at)
+			if !q.patient {
+				e.giveUp(c, at)
+			}
 			return nil, ctx.Err()
 		}
 		state, err := calls.Progress(ctx, e.Log, c.who.Tenant, at.run, at.call, at.seq)
@@ -123,6 +135,8 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 			return nil, err
 		}
 		switch {
+		case q.task == wanted && state.Settled():
+			return e.created(ctx, c, at)
 		case state.Outcome != nil:
 			t.drain(words, last)
 			c.settled(at.call)
@@ -135,7 +149,7 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 			if answer, err := pending.step(ctx, t); answer != nil || err != nil {
 				return answer, err
 			}
-		case q.task != noTask && time.Since(began) >= e.Limits.TaskAfter:
+		case q.task == offered && time.Since(began) >= e.Limits.TaskAfter:
 			return e.created(ctx, c, at)
 		}
 	}
@@ -218,7 +232,9 @@ type teller struct {
 	open    context.Context // of questions
 	session *mcp.ServerSession
 	token   any
+	related mcp.Meta // of everything that is said of a task; nil: it is none
 	seen    int
+	asked   map[int]bool // questions that were put, by their number
 	asking  sync.WaitGroup
 }
 

@@ -38,6 +38,7 @@ type conversation struct {
 	taint []string
 	held  map[string]held // calls that wait for a person, by what was asked for
 	shown []id.Call       // whose approval the client was shown
+	tasks bool            // the session's version has tasks
 }
 
 // Bounds of a conversation without a session: its calls are on one subject.

@@ -159,6 +159,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.without.ServeHTTP(w, r)
 		return
 	}
+	markTask(r, body)
 	e.stateful.ServeHTTP(w, r)
 }
 
@@ -221,9 +222,7 @@ func (e *Endpoint) serve(c *conversation) {
 			c.CacheScope = private
 		},
 	})
-	if c.session == "" {
-		offerTasks(s)
-	}
+	offerTasks(s, c)
 	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 			return e.answer(ctx, c, method, r, next)

@@ -50,7 +50,12 @@ func (e *Endpoint) resumed(ctx context.Context, c *conversation, q request, key 
 	if problem.CodeOf(err) == problem.NotFound || err == nil && at.tool != q.tool {
 		return at, "", problem.New(problem.NotFound, "no call of this tool waits under that token; make the call again")
 	}
-	return at, r.Tool + "\x00" + permit.Digest(r.Body.Args, r.Body.Input), err
+	return at, keyOf(&r), err
+}
+
+// keyOf is what the same call again is known by.
+func keyOf(r *call.Requested) string {
+	return r.Tool + "\x00" + permit.Digest(r.Body.Args, r.Body.Input)
 }
 
 func (c *conversation) hold(key string, at standing, now time.Time) {
@@ -93,12 +98,13 @@ type approving struct {
 	asked   bool
 	modern  bool
 	task    taskMode
+	patient bool // it is waited for, however long it takes
 }
 
 func (e *Endpoint) approving(c *conversation, q request, at standing, key string, session *mcp.ServerSession, h *call.Held) *approving {
 	c.hold(key, at, time.Now())
 	a := &approving{e: e, c: c, at: at, reason: h.Reason, session: session, began: time.Now(), modern: c.session == "",
-		link: e.approvalLink(c, at, h), byURL: showsLinks(client(q.of)), task: q.task}
+		link: e.approvalLink(c, at, h), byURL: showsLinks(client(q.of)), task: q.task, patient: q.patient}
 	return a
 }
 
@@ -116,7 +122,9 @@ const progressEvery = 5 * time.Second
 func (a *approving) step(ctx context.Context, t *teller) (map[string]json.RawMessage, error) {
 	words := fmt.Sprintf("%s waits for a person's approval (%s): %s", a.at.tool, a.reason, a.link)
 	switch {
-	case a.task != noTask:
+	case a.task == wanted:
+		return a.e.created(ctx, a.c, a.at)
+	case a.task == offered:
 		if time.Since(a.began) >= min(soon, a.e.Limits.HeldWait) {
 			return a.e.created(ctx, a.c, a.at)
 		}
@@ -127,14 +135,14 @@ func (a *approving) step(ctx context.Context, t *teller) (map[string]json.RawMes
 	case !a.modern && a.byURL && !a.asked:
 		a.asked = true
 		t.asking.Go(func() {
-			_, _ = a.session.Elicit(t.open, &mcp.ElicitParams{Mode: "url", Message: words, URL: a.link, ElicitationID: string(a.at.call)}) // what the client says decides nothing
+			_, _ = a.session.Elicit(t.open, &mcp.ElicitParams{Meta: t.related, Mode: "url", Message: words, URL: a.link, ElicitationID: string(a.at.call)}) // what the client says decides nothing
 		})
 	}
 	if t.token != nil && time.Since(a.said) >= progressEvery {
 		a.said = time.Now()
 		_ = a.session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: t.token, Progress: time.Since(a.began).Seconds(), Message: words})
 	}
-	if time.Since(a.began) < a.e.Limits.HeldWait {
+	if a.patient || time.Since(a.began) < a.e.Limits.HeldWait {
 		return nil, nil
 	}
 	return a.waiting(words), nil

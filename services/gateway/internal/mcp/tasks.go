@@ -183,6 +183,9 @@ func (e *Endpoint) created(ctx context.Context, c *conversation, at standing) (m
 		words = e.heldWords(c, k)
 	}
 	out := e.shown(c, k, working, words)
+	if c.session != "" {
+		return wrapped(out, words), nil
+	}
 	out["resultType"] = json.RawMessage(`"task"`)
 	return out, nil
 }
@@ -271,12 +274,13 @@ type rawTask struct {
 // MarshalJSON implements json.Marshaler.
 func (r *rawTask) MarshalJSON() ([]byte, error) { return written(r.raw, r.Meta) }
 
-// taskMethods are the requests about a task.
-var taskMethods = []string{"tasks/get", "tasks/update", "tasks/cancel"}
-
-// offerTasks has the SDK take requests about tasks. They are answered before it would.
-func offerTasks(s *mcp.Server) {
-	for _, method := range taskMethods {
+// offerTasks has the SDK take requests about tasks, by the methods of the conversation's era. They are answered before it would.
+func offerTasks(s *mcp.Server, c *conversation) {
+	methods := []string{"tasks/get", "tasks/update", "tasks/cancel"}
+	if c.session != "" {
+		methods = []string{"tasks/get", "tasks/result", "tasks/cancel"}
+	}
+	for _, method := range methods {
 		err := mcp.AddReceivingCustomMethod(s, method, func(context.Context, *mcp.ServerSession, *taskParams) (*rawTask, error) { return nil, errPlaceholder })
 		if err != nil {
 			panic(err) // a method of the SDK's own has the name: no version that this was built with
@@ -290,11 +294,15 @@ type taskMode int
 const (
 	noTask  taskMode = iota
 	offered          // the client takes one, and we say when (MCP 2026-07-28)
+	wanted           // the client says that it is one (MCP 2025-11-25)
 )
 
 func taskModeOf(c *conversation, r mcp.Request) taskMode {
-	if c.session == "" && declaresTasks(r) {
+	switch {
+	case c.session == "" && declaresTasks(r):
 		return offered
+	case c.session != "" && c.hasTasks() && wantsTask(r):
+		return wanted
 	}
 	return noTask
 }
@@ -311,6 +319,9 @@ func declaresTasks(r mcp.Request) bool {
 func (e *Endpoint) aboutTask(ctx context.Context, c *conversation, method string, r mcp.Request, p *taskParams) (mcp.Result, error) {
 	if p == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "taskId is missing"}
+	}
+	if c.session != "" {
+		return e.aboutTaskOfSession(ctx, c, method, r, p)
 	}
 	if extra := r.GetExtra(); extra != nil {
 		if name := extra.Header.Get("Mcp-Name"); name != p.Task {
