@@ -128,7 +128,11 @@ func (s *sessions) begin(who auth.Agent, connection string) *conversation {
 
 func (s *sessions) talk(who auth.Agent, connection, session string) *conversation {
 	c := &conversation{who: who, connection: connection, session: session, held: map[string]held{}, began: time.Now()}
-	c.ctx, c.over = context.WithCancel(s.ctx)
+	if who.ExpiresAt.IsZero() || who.Client != "" || who.Issuer != "" {
+		c.ctx, c.over = context.WithCancel(s.ctx)
+	} else { // nothing renews the token
+		c.ctx, c.over = context.WithDeadline(s.ctx, who.ExpiresAt)
+	}
 	return c
 }
 

@@ -147,7 +147,8 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if body != nil {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+	r, expired := expiring(r.WithContext(context.WithValue(r.Context(), visitKey{}, v)), body, v.who)
+	defer expired()
 	w, unhurried := hurried(w)
 	defer unhurried()
 	if isModern(r, body) {
