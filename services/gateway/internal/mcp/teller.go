@@ -14,6 +14,7 @@ import (
 
 // tell passes one word on. A client that is gone misses it.
 func (t *teller) tell(word *said) {
+	word.heard()
 	t.seen = max(t.seen, word.N)
 	if t.session == nil {
 		return
