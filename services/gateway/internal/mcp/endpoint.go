@@ -152,6 +152,9 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w, unhurried := hurried(w)
 	defer unhurried()
 	if isModern(r, body) {
+		if misrouted(w, r, body) {
+			return
+		}
 		c, leave := e.sessions.without(v.who, v.connection, e.serve)
 		defer leave()
 		if v.talk = c; !e.holds(v.who) { // it was revoked before this was there to be ended

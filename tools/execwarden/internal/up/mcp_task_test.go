@@ -262,12 +262,12 @@ func TestMCPTasks(t *testing.T) {
 			"a number for an id":   {`{` + taskMeta + `,"taskId":5}`, "5", -32602},
 			"answers that are one": {fmt.Sprintf(`{%s,"taskId":%q,"inputResponses":[1]}`, taskMeta, made.Task), made.Task, -32602},
 		} {
-			_, said, _ := w.post(t, "a", without, `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":`+c.body+`}`, func(r *http.Request) {
+			status, said, _ := w.post(t, "a", without, `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":`+c.body+`}`, func(r *http.Request) {
 				r.Header.Set("Mcp-Method", "tasks/get")
 				r.Header.Set("Mcp-Name", c.header)
 			})
-			if !strings.Contains(said, fmt.Sprintf(`"code":%d`, c.want)) {
-				t.Errorf("%s: %s", name, said)
+			if status != http.StatusBadRequest || !strings.Contains(said, fmt.Sprintf(`"code":%d`, c.want)) {
+				t.Errorf("%s: %d %s", name, status, said)
 			}
 		}
 		for _, method := range []string{"tasks/result", "tasks/list"} { // of the era before
