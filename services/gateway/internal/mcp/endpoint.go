@@ -152,7 +152,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w, unhurried := hurried(w)
 	defer unhurried()
 	if isModern(r, body) {
-		if misrouted(w, r, body) {
+		if refusedAtEdge(w, r, body) {
 			return
 		}
 		c, leave := e.sessions.without(v.who, v.connection, e.serve)

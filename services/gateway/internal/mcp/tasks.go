@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -316,29 +315,6 @@ func declaresTasks(r mcp.Request) bool {
 	return ok
 }
 
-// misrouted answers a request about a task whose header is about another: who routes by the one would be led astray by the other
-// (tasks extension, "Streamable HTTP: Routing Headers"). The SDK holds the method against its header, and knows no tasks.
-func misrouted(w http.ResponseWriter, r *http.Request, body []byte) bool {
-	if !strings.HasPrefix(r.Header.Get("Mcp-Method"), "tasks/") {
-		return false
-	}
-	var m struct {
-		ID     json.RawMessage `json:"id"`
-		Params struct {
-			Task string `json:"taskId"`
-		} `json:"params"`
-	}
-	name := r.Header.Get("Mcp-Name")
-	if json.Unmarshal(body, &m) != nil || len(m.ID) == 0 || name == m.Params.Task {
-		return false // what cannot be read is the SDK's to refuse
-	}
-	answer, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: "the Mcp-Name header " + clip(name) + " is not the taskId of the body"}}) // of plain text, and an id that is JSON
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusBadRequest)
-	_, _ = w.Write(answer) // the client is gone if this fails
-	return true
-}
-
 // aboutTask answers a request about a task.
 func (e *Endpoint) aboutTask(ctx context.Context, c *conversation, method string, r mcp.Request, p *taskParams) (mcp.Result, error) {
 	if p == nil {
@@ -348,8 +324,7 @@ func (e *Endpoint) aboutTask(ctx context.Context, c *conversation, method string
 		return e.aboutTaskOfSession(ctx, c, method, r, p)
 	}
 	if !declaresTasks(r) {
-		return nil, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "the client does not declare the extension " + tasksExtension,
-			Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + tasksExtension + `":{}}}}`)}
+		return nil, errUndeclared
 	}
 	leave, err := e.sessions.poll(c.who, e.Limits.AtOnce)
 	if err != nil {

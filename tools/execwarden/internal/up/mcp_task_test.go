@@ -270,6 +270,11 @@ func TestMCPTasks(t *testing.T) {
 				t.Errorf("%s: %d %s", name, status, said)
 			}
 		}
+		if status, said, _ := w.post(t, "a", without, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{%s,"notifications":{"taskIds":[%q]}}}`, modernMeta, made.Task), func(r *http.Request) {
+			r.Header.Set("Mcp-Method", "subscriptions/listen")
+		}); status != http.StatusBadRequest || !strings.Contains(said, "-32021") {
+			t.Errorf("news of a task without tasks: %d %s", status, said)
+		}
 		for _, method := range []string{"tasks/result", "tasks/list"} { // of the era before
 			if o := w.about(t, "a", method, made.Task, fmt.Sprintf(`"taskId":%q`, made.Task)); o.code != -32601 {
 				t.Errorf("%s: %s", method, o.said)
