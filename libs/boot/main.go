@@ -61,6 +61,7 @@ func run(service schemas.Service, p Program, start func(Deps) (Service, error)) 
 		return err
 	}
 	logger = logger.With("service", string(service))
+	RoomyHeap()
 	endTraces, err := StartTraces(ctx, "execwarden-"+string(service), Version())
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ type Rewind struct {
 type Rewound struct {
 	Name    string `json:"name"`
 	Pending uint64 `json:"pending"` // messages to read until then
-	Last    uint64 `json:"last"`    // the stream's last sequence
+	Last    uint64 `json:"last"`    // a sequence up to which those are everything
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -125,15 +125,16 @@ func (v *views) place(ctx context.Context, asker schemas.Service, life string) (
 	if name == "" {
 		return Rewound{}, problem.New(problem.Busy, "%s has %d instances already", asker, schemas.MaxViews)
 	}
+	// Looked at first: what is stored between the two is among the pending, or after them, and never claimed to be heard.
+	stream, err := v.boot.JS.Stream(ctx, string(h.Stream))
+	if err != nil {
+		return Rewound{}, err
+	}
 	c, err := v.boot.JS.CreateConsumer(ctx, string(h.Stream), jetstream.ConsumerConfig{
 		Durable: name, FilterSubject: h.Filter, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: ViewLapse,
 		Metadata: map[string]string{ofService: string(asker), ofLife: life},
 	})
-	if err != nil {
-		return Rewound{}, err
-	}
-	stream, err := v.boot.JS.Stream(ctx, string(h.Stream))
 	if err != nil {
 		return Rewound{}, err
 	}

@@ -134,3 +134,32 @@ func TestRead(t *testing.T) {
 		t.Errorf("another tenant's call: %+v, %v", s, err)
 	}
 }
+
+// A hint saves reading, and decides nothing: whoever sends one that is wrong has the call read as without.
+func TestHinted(t *testing.T) {
+	k := servicekit.Start(t)
+	say := func(s schemas.Service, r string, route call.Route, ev schemas.Event) uint64 {
+		return k.Say(s, eventlog.Draft{Key: r, Route: route, Event: ev})
+	}
+	elsewhere := say(schemas.Toolbroker, "run_2", call.Upstream, finished)
+	first := say(schemas.Agentloop, "run_1", "", requested)
+	decided := say(schemas.Toolbroker, "run_1", call.Upstream, admitted)
+	another := say(schemas.Toolbroker, "run_1", call.Upstream, call.Finished{Call: "call_2"})
+	foreign := k.Say(schemas.Toolbroker, eventlog.Draft{Tenant: "tnt_b", Key: "run_1", Route: call.Upstream, Event: finished})
+	again := say(schemas.Toolbroker, "run_2", call.Upstream, finished)
+	log := k.As(schemas.Gateway)
+	for name, hint := range map[string]uint64{"no": 0, "of a request": first, "of a decision": decided, "of another call": another, "of another tenant": foreign,
+		"of another run": again, "of what was before": elsewhere, "of nothing": 1 << 40} {
+		s, err := calls.Hinted(t.Context(), log, servicekit.Tenant, "run_1", "call_1", first, hint)
+		if err != nil || s.Outcome != nil || s.AdmittedSeq != decided {
+			t.Errorf("a hint %s: %+v, %v", name, s, err)
+		}
+	}
+	end := say(schemas.Toolbroker, "run_1", call.Upstream, failed)
+	for name, hint := range map[string]uint64{"that is right": end, "that is wrong": decided} {
+		s, err := calls.Hinted(t.Context(), log, servicekit.Tenant, "run_1", "call_1", first, hint)
+		if err != nil || s.OutcomeSeq != end || s.Outcome.Kind() != "call.failed" {
+			t.Errorf("a hint %s: %+v, %v", name, s, err)
+		}
+	}
+}

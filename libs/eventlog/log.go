@@ -72,6 +72,12 @@ type Stored struct {
 // Append stores an event of an aggregate that is not kept in order. Problems: invalid, audit_unavailable (certainly
 // not stored), pending (not known whether it is), bus_denied.
 func (l *Log) Append(ctx context.Context, d Draft) (seq uint64, err error) {
+	seq, _, err = l.AppendFirst(ctx, d)
+	return seq, err
+}
+
+// AppendFirst is Append, and says whether it was this append that stored the event: no earlier one under its id did.
+func (l *Log) AppendFirst(ctx context.Context, d Draft) (seq uint64, first bool, err error) {
 	if schemas.EntryOf(d.Event).Ordered {
 		panic("eventlog: " + d.Event.Kind() + " is ordered; use AppendAfter")
 	}
@@ -85,18 +91,20 @@ func (l *Log) AppendAfter(ctx context.Context, d Draft, after uint64) (seq uint6
 	if !schemas.EntryOf(d.Event).Ordered {
 		panic("eventlog: " + d.Event.Kind() + " is not ordered; use Append")
 	}
-	return l.append(ctx, d, &after)
+	seq, _, err = l.append(ctx, d, &after)
+	return seq, err
 }
 
-func (l *Log) append(ctx context.Context, d Draft, after *uint64) (uint64, error) {
+// append says too whether it is certain that nothing was stored under the event's id before.
+func (l *Log) append(ctx context.Context, d Draft, after *uint64) (seq uint64, first bool, err error) {
 	entry := schemas.EntryOf(d.Event)
 	at := schemas.SubjectOf(d.Tenant, entry.Kind, d.Key, d.Route)
 	if _, err := schemas.ParseSubject(at.String()); err != nil {
-		return 0, problem.Wrap(err, problem.Invalid, "the event has no valid subject")
+		return 0, false, problem.Wrap(err, problem.Invalid, "the event has no valid subject")
 	}
 	raw, eventID, err := l.write(ctx, entry, at, d)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	msg := &nats.Msg{Subject: at.String(), Data: raw, Header: nats.Header{}}
 	msg.Header.Set(bus.HeaderType, schemas.TypeOf(entry))
@@ -113,25 +121,26 @@ func (l *Log) append(ctx context.Context, d Draft, after *uint64) (uint64, error
 	defer forget()
 	ack, err := l.conn.JS.PublishMsg(publish, msg, opts...)
 	if err == nil {
-		return ack.Sequence, nil
+		return ack.Sequence, !ack.Duplicate, nil
 	}
 
 	var refused *jetstream.APIError
 	switch {
 	case problem.CodeOf(context.Cause(publish)) == problem.BusDenied:
-		return 0, context.Cause(publish)
+		return 0, false, context.Cause(publish)
 	case errors.As(err, &refused) && stale(refused.ErrorCode):
 		// Also the answer to a retry of what is already stored, since the expectation is checked before the id.
 		if seq, found, searchErr := l.find(ctx, entry.Stream, entry.Filter(at), *after+1, msgID); searchErr != nil {
-			return 0, problem.Wrap(searchErr, problem.Pending, "it is not known yet whether %s was recorded", entry.Kind)
+			return 0, false, problem.Wrap(searchErr, problem.Pending, "it is not known yet whether %s was recorded", entry.Kind)
 		} else if found {
-			return seq, nil
+			return seq, false, nil
 		}
-		return 0, problem.Wrap(err, problem.Conflict, "%s moved on", at.Noun)
+		return 0, false, problem.Wrap(err, problem.Conflict, "%s moved on", at.Noun)
 	case errors.As(err, &refused) && refused.Code != 408:
-		return 0, problem.Wrap(err, problem.AuditUnavailable, "the record refused %s, so nothing was done", entry.Kind)
+		return 0, false, problem.Wrap(err, problem.AuditUnavailable, "the record refused %s, so nothing was done", entry.Kind)
 	}
-	return l.resolve(ctx, entry, at, after, msgID, err)
+	seq, err = l.resolve(ctx, entry, at, after, msgID, err)
+	return seq, false, err
 }
 
 // resolve finds out what became of a publish that got no answer.

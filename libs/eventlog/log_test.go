@@ -299,6 +299,57 @@ func TestViewHearsEverythingAndKnowsWhenItDoesNot(t *testing.T) {
 	}
 }
 
+// What is stored while a view starts is either heard or not claimed to be: a barrier that trusted the claim would say of a
+// revocation that every instance knows it.
+func TestViewThatStartsClaimsNoMoreThanItHeard(t *testing.T) {
+	b := buskit.Start(t)
+	gateway, conn := b.Conn(t, "gateway"), b.Conn(t, "toolbroker")
+	log := eventlog.New(gateway)
+	var mu sync.Mutex
+	stored := map[uint64]string{}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			key := fmt.Sprintf("agt_%d", n)
+			seq, err := log.Append(ctx, eventlog.Draft{Tenant: tenant, Key: key, Event: agent.Defined{Agent: id.Agent(key)}})
+			if err != nil {
+				continue
+			}
+			mu.Lock()
+			stored[seq] = key
+			mu.Unlock()
+			time.Sleep(time.Millisecond) // or no view that is made under the race detector keeps up
+		}
+	})
+	for range 30 {
+		heard := map[string]bool{}
+		view := eventlog.NewView(conn, eventlog.New(conn), b.Log, func(s eventlog.Stored) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard[s.At.Key] = true
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		var following sync.WaitGroup
+		following.Go(func() { _ = view.Run(ctx) })
+		if err := view.Wait(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		claimed := view.Seq()
+		mu.Lock()
+		for seq, key := range stored {
+			if seq <= claimed && !heard[key] {
+				t.Errorf("%d is claimed, and %d was not heard", claimed, seq)
+			}
+		}
+		mu.Unlock()
+		stop()
+		following.Wait()
+	}
+}
+
 func count(t *testing.T, log *eventlog.Log, r id.Run) int {
 	t.Helper()
 	n := 0

@@ -65,7 +65,7 @@ func (v *View) Run(ctx context.Context) error {
 }
 
 func (v *View) follow(ctx context.Context) error {
-	asked := v.now()
+	began := v.now()
 	start, err := bus.AskRewind(ctx, v.conn)
 	if err != nil {
 		return err
@@ -76,9 +76,9 @@ func (v *View) follow(ctx context.Context) error {
 	}
 	pending := start.Pending
 	if pending == 0 {
-		v.move(start.Last, asked)
+		v.move(start.Last, began)
 	}
-	misses, next := 0, uint64(1)
+	asked, misses, next := began, 0, uint64(1)
 	for ctx.Err() == nil {
 		// Whoever was away for so long may have lost its place, and would read another instance's messages.
 		if v.now().Sub(asked) > bus.ViewLapse*4/5 {
@@ -107,17 +107,21 @@ func (v *View) follow(ctx context.Context) error {
 			if err := v.hear(ctx, m, meta); err != nil {
 				return err
 			}
-			if pending > 0 {
-				if pending--; pending == 0 {
-					v.move(max(start.Last, meta.Sequence.Stream), asked)
-				}
-				continue
-			}
 			proven := time.Time{}
 			if meta.NumPending == 0 {
 				proven = asked
 			}
-			v.move(meta.Sequence.Stream, proven)
+			switch pending {
+			case 0:
+				v.move(meta.Sequence.Stream, proven)
+				continue
+			case 1: // everything of when it began to start is there
+				if proven.IsZero() {
+					proven = began
+				}
+				v.move(max(start.Last, meta.Sequence.Stream), proven)
+			}
+			pending--
 		}
 		switch err := batch.Error(); {
 		case err == nil:

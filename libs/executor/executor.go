@@ -31,6 +31,7 @@ type Gate struct {
 	now     func() time.Time
 
 	hearing   hearing // of cancellations
+	own       own
 	questions questions
 
 	// Set before the first Accept.
@@ -99,6 +100,10 @@ func (g *Gate) Accept(ctx context.Context, h bus.Heard) (*Work, error) {
 	defer cancel()
 	if err := g.view.Wait(wait, admitted.Control); err != nil {
 		return nil, problem.Wrap(err, problem.Unavailable, "this instance is behind the decision")
+	}
+	if m, ok := g.own.take(admitted.Call, h, g.now()); ok {
+		w.Requested, w.asked, w.Admitted, w.Permit = m.Requested, m.Asked, m.Admitted, m.Permit
+		return w, nil
 	}
 	state, err := calls.Read(ctx, g.log, w.Tenant, admitted.Run, admitted.Call, admitted.Requested)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/calls"
 	"github.com/execwarden/execwarden/libs/eventlog"
+	"github.com/execwarden/execwarden/libs/executor"
 	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/standing"
@@ -50,7 +51,11 @@ func (s *Service) onRequested(ctx context.Context, h bus.Heard) error {
 			return err
 		}
 	}
-	return s.decide(ctx, question{tenant: h.At.Tenant, request: r, seq: h.Seq, cause: h.Envelope.ID, correlation: h.Envelope.Correlation})
+	q := question{tenant: h.At.Tenant, request: r, seq: h.Seq, cause: h.Envelope.ID, correlation: h.Envelope.Correlation}
+	if !h.Again() {
+		q.asked = h.Envelope.Time
+	}
+	return s.decide(ctx, q)
 }
 
 // onApproval decides a held call again, now that a person decided or nobody did in time.
@@ -136,7 +141,8 @@ func (s *Service) takeEdit(ctx context.Context, a *question) error {
 type question struct {
 	tenant      id.Tenant
 	request     call.Requested
-	seq         uint64 // of the request
+	seq         uint64    // of the request
+	asked       time.Time // when, if it is heard for the first time; zero: it may have been decided before
 	cause       id.Event
 	correlation string
 	approval    id.Approval
@@ -195,10 +201,11 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	}
 	lent := k.lentBy(d)
 	var ev schemas.Event
+	var made executor.Made
 	draft := eventlog.Draft{Tenant: a.tenant, Key: string(r.Run), Run: r.Run, Actor: actor, Causation: a.cause, Correlation: a.correlation}
 	switch d.Verdict {
 	case policy.Admit:
-		text, err := s.sign(ctx, a, d, lent, k.Tool.Route, control)
+		claims, text, err := s.sign(ctx, a, d, lent, k.Tool.Route, control)
 		if err != nil {
 			return err
 		}
@@ -212,7 +219,7 @@ func (s *Service) decide(ctx context.Context, a question) error {
 			// Later calls find it here. A crash before this is stored leaves them held, as the call itself is.
 			admitted.ForRun = k.scope(d, args, len(r.Taint) > 0)
 		}
-		ev = admitted
+		ev, made = admitted, executor.Made{Tenant: a.tenant, Requested: r, Asked: a.asked, Admitted: admitted, Permit: claims}
 	case policy.Hold:
 		held := call.Held{Call: r.Call, Run: r.Run, Agent: r.Agent, Tool: r.Tool, Grant: d.GrantID(), Lent: lent, Digest: d.Digest, Reason: d.Reason, Requested: a.seq, Control: control}
 		held.Quorum, held.Approver, held.FourEyes, held.EscalateAfter = d.Rule()
@@ -225,9 +232,13 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	// One decision has one id per stage, whatever it is: a second hearing within the deduplication window stores
 	// nothing new, and later the reader of the call takes the first.
 	draft.ID = id.Derive[id.Event](string(a.tenant), string(r.Call), "decision", string(a.approval))
-	seq, err := s.deps.Log.Append(ctx, draft)
+	seq, first, err := s.deps.Log.AppendFirst(ctx, draft)
 	if err != nil {
 		return err
+	}
+	if first && !a.asked.IsZero() && made.Admitted.Route == call.Upstream { // it is this process's own, and on its way back here
+		made.Seq = seq
+		s.gate.Made(made)
 	}
 	if d.Verdict == policy.Refuse {
 		s.deps.Conn.SendHint(r.Hint, bus.Hint{Call: r.Call, Seq: seq})
@@ -268,9 +279,9 @@ func (s *Service) approvedEarlier(ctx context.Context, tenant id.Tenant, run id.
 	}
 }
 
-func (s *Service) sign(ctx context.Context, a question, d policy.Decision, lent call.Lent, route call.Route, control uint64) (string, error) {
+func (s *Service) sign(ctx context.Context, a question, d policy.Decision, lent call.Lent, route call.Route, control uint64) (claims permit.Claims, text string, err error) {
 	now := s.now().UTC()
-	claims := permit.Claims{
+	claims = permit.Claims{
 		Audience: route, Tenant: a.tenant, Run: a.request.Run, Call: a.request.Call, Tool: a.request.Tool,
 		ArgsDigest: a.request.ArgsDigest, Grant: d.GrantID(), Requested: a.seq, Control: control, Lent: lent,
 		IssuedAt: now, ExpiresAt: now.Add(s.cfg.PermitLife),
@@ -278,13 +289,14 @@ func (s *Service) sign(ctx context.Context, a question, d policy.Decision, lent 
 	if route == call.Exec {
 		v, ok, err := s.attached(ctx, a.tenant, a.request.Agent, a.request.Run)
 		if err != nil {
-			return "", err
+			return claims, "", err
 		}
 		if ok {
 			claims.Attachment, claims.Epoch = v.Attached.Attachment, v.Epoch
 		}
 	}
-	return s.signer.Sign(claims)
+	text, err = s.signer.Sign(claims)
+	return claims, text, err
 }
 
 // listTries is how often a connection that does not answer is asked at once, over about a minute. After that it is asked

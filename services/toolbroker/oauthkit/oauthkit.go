@@ -35,6 +35,7 @@ type Faults struct {
 	Huge        bool          // metadata without end
 	Revoked     bool          // refresh tokens are refused
 	Slow        time.Duration // that the token endpoint takes
+	Hold        chan struct{} // until it is closed, the token endpoint's answers are not given
 	Unavailable int           // token requests that are answered with 503 first
 	Quote       bool          // errors quote what was sent
 	ForgetOld   bool          // access tokens are not taken when a newer one was made
@@ -277,11 +278,17 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm()
 	s.mu.Lock()
-	slow := s.faults.Slow
+	slow, hold := s.faults.Slow, s.faults.Hold
 	s.mu.Unlock()
 	done := httptest.NewRecorder() // what takes its time is the answer: the token is spent by then
 	s.decide(done, r)
 	time.Sleep(slow)
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-r.Context().Done():
+		}
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(done.Code)
 	_, _ = w.Write(done.Body.Bytes()) // the client is gone if this fails

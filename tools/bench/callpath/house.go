@@ -50,8 +50,8 @@ type house struct {
 }
 
 // newHouse starts a house in a directory. close ends it, also one that did not start whole.
-func newHouse(ctx context.Context, dir string, setting Setting, log *slog.Logger, faces bool, tools int) (*house, error) {
-	h := &house{setting: setting, log: log, faces: faces, provider: newProvider(tools), health: boot.NewHealth(), metrics: prometheus.NewRegistry()}
+func newHouse(ctx context.Context, dir string, setting Setting, log *slog.Logger, faces bool, provider *provider) (*house, error) {
+	h := &house{setting: setting, log: log, faces: faces, provider: provider, health: boot.NewHealth(), metrics: prometheus.NewRegistry()}
 	ctx, h.stop = context.WithCancel(ctx)
 	h.running, ctx = errgroup.WithContext(ctx)
 	if err := h.start(ctx, dir); err != nil {

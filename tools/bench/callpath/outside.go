@@ -22,7 +22,7 @@ import (
 
 // OutsideConfig says what to measure of the way that external agents take: over MCP.
 type OutsideConfig struct {
-	Protocol string // version of MCP, between client and gateway and of the client that calls directly
+	Protocol string // version of MCP that clients speak, and the newest that the tool's server does: the same on every way
 	Syncs    []Sync
 	Callers  []int
 	Loads    []Load
@@ -102,7 +102,7 @@ func RunOutside(ctx context.Context, cfg OutsideConfig, log *slog.Logger) (r Out
 		if err := os.Mkdir(home, 0o700); err != nil {
 			return err
 		}
-		h, err := newHouse(ctx, home, Setting{Transport: InProcess, Sync: s}, log, true, l.Tools-1)
+		h, err := newHouse(ctx, home, Setting{Transport: InProcess, Sync: s}, log, true, newProvider(l.Tools-1, cfg.Protocol))
 		if err != nil {
 			return err
 		}

@@ -30,8 +30,8 @@ type found struct {
 	Text string `json:"text"`
 }
 
-// newProvider has so many tools besides, which nobody calls.
-func newProvider(more int) *provider {
+// newProvider has so many tools besides, which nobody calls. It speaks MCP up to a version; empty: any.
+func newProvider(more int, newest string) *provider {
 	p := &provider{}
 	p.release()
 	server := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
@@ -49,7 +49,14 @@ func newProvider(more int) *provider {
 		mcp.AddTool(server, &mcp.Tool{Name: fmt.Sprintf("more_%03d", i), Description: "Answers at once.",
 			Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed}}, answer)
 	}
-	p.Handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})
+	serve := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})
+	p.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked := r.Header.Get("Mcp-Protocol-Version"); newest != "" && asked > newest {
+			http.Error(w, "Bad Request: Unsupported protocol version "+asked, http.StatusBadRequest) // as servers of that time say it
+			return
+		}
+		serve.ServeHTTP(w, r)
+	})
 	return p
 }
 

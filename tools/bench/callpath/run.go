@@ -37,7 +37,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) (r Report, err error
 
 // add measures one setting.
 func (r *Report) add(ctx context.Context, dir string, s Setting, cfg Config, log *slog.Logger) (err error) {
-	h, err := newHouse(ctx, dir, s, log, false, 0)
+	h, err := newHouse(ctx, dir, s, log, false, newProvider(0, ""))
 	if err != nil {
 		return err
 	}

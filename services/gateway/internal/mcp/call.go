@@ -113,7 +113,7 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 	var pending *approving
 	began := time.Now()
 	for {
-		last := 0
+		last, stored := 0, uint64(0)
 		select {
 		case word := <-words:
 			if q.task != noTask && word.answer != nil { // the client is asked by the task
@@ -122,7 +122,7 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 			t.tell(word)
 			continue
 		case hint := <-wake:
-			last = hint.Said
+			last, stored = hint.Said, hint.Seq
 		case <-ticker.C:
 		case <-ctx.Done():
 			if !q.patient {
@@ -130,7 +130,7 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 			}
 			return nil, ctx.Err()
 		}
-		state, err := calls.Progress(ctx, e.Log, c.who.Tenant, at.run, at.call, at.seq)
+		state, err := calls.Hinted(ctx, e.Log, c.who.Tenant, at.run, at.call, at.seq, stored)
 		if err != nil {
 			return nil, err
 		}

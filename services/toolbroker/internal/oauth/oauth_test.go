@@ -290,7 +290,8 @@ func TestAnotherURLWhileATokenIsRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.server.Change(oauthkit.Faults{Slow: 500 * time.Millisecond})
+	answer := make(chan struct{})
+	h.server.Change(oauthkit.Faults{Hold: answer})
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
 		if _, err := h.clients[0].Token(t.Context(), h.conn, old.Reveal()); err != nil {
@@ -303,6 +304,7 @@ func TestAnotherURLWhileATokenIsRenewed(t *testing.T) {
 	if _, err := h.clients[0].Token(t.Context(), other, old.Reveal()); problem.CodeOf(err) != problem.Unauthenticated {
 		t.Errorf("the other URL is given a token: %v", err)
 	}
+	close(answer)
 	renewing.Wait()
 }
 
@@ -385,7 +387,8 @@ func TestKeysRotateWhileATokenIsRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.server.Change(oauthkit.Faults{Slow: 500 * time.Millisecond})
+	answer := make(chan struct{})
+	h.server.Change(oauthkit.Faults{Hold: answer})
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
 		if _, err := h.clients[0].Token(t.Context(), h.conn, old.Reveal()); err != nil {
@@ -400,6 +403,7 @@ func TestKeysRotateWhileATokenIsRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	close(answer)
 	renewing.Wait()
 	h.server.Change(oauthkit.Faults{})
 	h.mustCall(h.provider(1))
@@ -657,7 +661,8 @@ func TestDisconnect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.server.Change(oauthkit.Faults{Slow: 500 * time.Millisecond})
+		answer := make(chan struct{})
+		h.server.Change(oauthkit.Faults{Hold: answer})
 		var renewing sync.WaitGroup
 		renewing.Go(func() {
 			if _, err := h.clients[0].Token(t.Context(), h.conn, old.Reveal()); problem.CodeOf(err) != problem.Unauthenticated {
@@ -668,6 +673,7 @@ func TestDisconnect(t *testing.T) {
 		if err := h.clients[1].Disconnect(t.Context(), h.conn, time.Now().Add(time.Second)); err != nil {
 			t.Fatal(err)
 		}
+		close(answer)
 		renewing.Wait()
 		if _, _, err := h.vault.Read(t.Context(), h.conn.Tenant, "oauth.con_tickets"); problem.CodeOf(err) != problem.NotFound {
 			t.Errorf("it is back: %v", err)

@@ -32,6 +32,7 @@ func run() (err error) {
 	cfg := callpath.DefaultOutside()
 	output := flag.String("o", "table", "table or json")
 	profile := flag.String("cpuprofile", "", "file for a CPU profile of the whole run")
+	allocs := flag.String("memprofile", "", "file for a profile of what the whole run allocated")
 	flag.StringVar(&cfg.Protocol, "protocol", cfg.Protocol, "version of MCP: 2025-11-25 (sessions) or 2026-07-28 (none)")
 	flag.DurationVar(&cfg.Round, "round", cfg.Round, "how long one turn of one way is")
 	flag.IntVar(&cfg.Rounds, "rounds", cfg.Rounds, "how many turns each way has")
@@ -51,6 +52,7 @@ func run() (err error) {
 	if err != nil {
 		return err
 	}
+	boot.RoomyHeap() // as services do
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	endTraces, err := boot.StartTraces(ctx, "bench-mcp", boot.Version()) // services pay for traces too
@@ -68,6 +70,13 @@ func run() (err error) {
 			return err
 		}
 		defer pprof.StopCPUProfile()
+	}
+	if *allocs != "" {
+		f, err := os.Create(*allocs)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, pprof.Lookup("allocs").WriteTo(f, 0), f.Close()) }()
 	}
 	report, err := callpath.RunOutside(ctx, cfg, log)
 	if err != nil {

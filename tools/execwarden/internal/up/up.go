@@ -31,6 +31,7 @@ func Run(ctx context.Context, cfg Config, notices io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	boot.RoomyHeap()
 	endTraces, err := boot.StartTraces(ctx, "execwarden", boot.Version())
 	if err != nil {
 		return err
