@@ -36,10 +36,16 @@ func (g *Gate) HearCancellations(ctx context.Context) error {
 		return problem.Wrap(err, problem.Unavailable, "the bus does not say which runs are cancelled")
 	}
 	defer func() { _ = sub.Unsubscribe() }() // a connection that is gone has no subscription
-	// That a client gave a call up saves work, no more: what is not heard runs on to its end.
+	// That a client gave a call up saves work, no more: what is not heard runs on to its end. What it answers it says again if it
+	// sees the question open still.
 	given, err := g.conn.NC.Subscribe(bus.LiveSubject("*.*.down"), func(m *nats.Msg) {
-		if t := strings.Split(m.Subject, "."); len(t) == 6 {
+		t := strings.Split(m.Subject, ".")
+		switch {
+		case len(t) != 6:
+		case len(m.Data) == 0:
 			g.flights.giveUp(id.Tenant(t[3]), id.Call(t[4]))
+		default:
+			g.questions.take(id.Tenant(t[3]), id.Call(t[4]), m.Data)
 		}
 	})
 	if err != nil {

@@ -30,8 +30,9 @@ type Gate struct {
 	flights *flights
 	now     func() time.Time
 
-	hearing hearing // of cancellations
-	own     own
+	hearing   hearing // of cancellations
+	own       own
+	questions questions
 
 	// Set before the first Accept.
 	view   *eventlog.View

@@ -126,5 +126,8 @@ type Expired struct {
 	Reason    string      `json:"reason,omitempty"` // why there is nothing to decide any more; empty: its time is over
 }
 
+// Withdrawn is the reason of an approval that ended because the agent gave its call up.
+const Withdrawn = "the client gave the call up"
+
 // Kind implements schemas.Event.
 func (Expired) Kind() string { return "approval.expired" }

@@ -73,7 +73,12 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 		}
 	case approval.Expired:
 		run, c, a.seq, a.approval = ev.Run, ev.Call, ev.Requested, ev.Approval
-		if a.refusal = problem.New(problem.Expired, "nobody approved it in time"); ev.Reason != "" {
+		switch ev.Reason {
+		case "":
+			a.refusal = problem.New(problem.Expired, "nobody approved it in time")
+		case approval.Withdrawn:
+			a.refusal = problem.New(problem.Cancelled, "%s while it waited for approval", ev.Reason)
+		default:
 			a.refusal = problem.New(problem.Denied, "%s while it waited for approval", ev.Reason)
 		}
 	default:

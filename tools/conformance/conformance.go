@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ type Config struct {
 	Everything string        // the reference server, built from the SDK's module
 	Cache      string        // directory for what npm installs
 	Sync       time.Duration // sync_interval of execwarden up; 0 is an fsync for each ack
-	Legs       []string      // of the suite: server, client, authorization
+	Legs       []string      // of the suite: server, client, authorization, tasks
 	Clients    bool          // the Inspector and the TypeScript clients
 	Keep       string        // directory to keep the suite's results in; empty: none
 	Out        io.Writer
@@ -24,7 +25,7 @@ type Config struct {
 
 // Default is everything.
 func Default() Config {
-	return Config{Program: ".bin/execwarden", Everything: ".bin/everything-server", Cache: ".bin/npm", Sync: 100 * time.Millisecond, Legs: []string{serverLeg, clientLeg, authorizationLeg}, Clients: true, Out: os.Stdout}
+	return Config{Program: ".bin/execwarden", Everything: ".bin/everything-server", Cache: ".bin/npm", Sync: 100 * time.Millisecond, Legs: []string{serverLeg, clientLeg, authorizationLeg, tasksLeg}, Clients: true, Out: os.Stdout}
 }
 
 // patience bounds the whole, without what npm takes.
@@ -64,6 +65,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if len(of.client) > 0 {
 		fmt.Fprintf(cfg.Out, "conformance client: %s\n", strings.Join(of.client, ", "))
 	}
+	if of.tasks != "" {
+		fmt.Fprintf(cfg.Out, "conformance %s\n", of.tasks)
+	}
 	if len(of.server) > 0 {
 		fmt.Fprintf(cfg.Out, "conformance: %s\n", strings.Join(of.server, ", "))
 	}
@@ -73,6 +77,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 // verdicts are what the suite's legs came to, by revision.
 type verdicts struct {
 	server, client []string
+	tasks          string // which are an extension, and of no revision
 	fault          error
 }
 
@@ -84,7 +89,7 @@ func (s *site) legs(ctx context.Context, node tree, cfg Config) (v verdicts, err
 		}
 		l.write(cfg.Out)
 		v.fault = errors.Join(v.fault, l.fault())
-		return fmt.Sprintf("%s %d/%d", l.revision, l.passed(), len(l.required)), nil
+		return fmt.Sprintf("%s %d/%d", cmp.Or(l.revision, l.name), l.passed(), len(l.required)), nil
 	}
 	each := func(run func(context.Context, tree, string, string) (*leg, error)) (out []string, err error) {
 		for _, revision := range revisions {
@@ -104,6 +109,8 @@ func (s *site) legs(ctx context.Context, node tree, cfg Config) (v verdicts, err
 			v.client, err = each(s.client)
 		case authorizationLeg:
 			_, err = take(s.authorization(ctx, node, cfg.Keep))
+		case tasksLeg:
+			v.tasks, err = take(s.tasks(ctx, node, cfg.Keep))
 		default:
 			err = fmt.Errorf("the suite has no leg %q", name)
 		}

@@ -6,6 +6,7 @@
 //	npm/         what is installed with npm, pinned
 //	clients/     the sessions, in JavaScript
 //	suite.go     a leg of the suite, and what it found
+//	tasks.go     the leg of the tasks extension, with a server for it in jobs.go
 //	shim.go      adds the token, which the suite cannot send, and writes down what was asked
 //	client.go    the client's leg: the programs that the suite starts, and how each scenario has to end
 //	trial.go     one scenario: a connection to the suite, logins, and an agent that uses it

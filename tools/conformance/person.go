@@ -64,7 +64,7 @@ func (p *person) look(r *http.Request) (page, on string, err error) {
 		return "", "", err
 	}
 	if resp.StatusCode >= 400 {
-		return "", "", fmt.Errorf("%s %s answers %d: %s", r.Method, r.URL.Path, resp.StatusCode, said(string(raw)))
+		return "", "", fmt.Errorf("%s %s answers %d: %s", r.Method, r.URL.Path, resp.StatusCode, complaint(string(raw)))
 	}
 	if to := resp.Header.Get("Location"); to != "" {
 		next, err := r.URL.Parse(to)
@@ -82,8 +82,8 @@ var (
 	bad   = regexp.MustCompile(`<p class="bad">([^<]*)</p>`)
 )
 
-// said is what a page of the console says went wrong.
-func said(page string) string {
+// complaint is what a page of the console says went wrong.
+func complaint(page string) string {
 	if m := bad.FindStringSubmatch(page); m != nil {
 		return html.UnescapeString(m[1])
 	}

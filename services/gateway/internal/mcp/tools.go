@@ -60,6 +60,9 @@ func described(c *conversation, t ask.VisibleTool) json.RawMessage {
 	if all["annotations"] == nil {
 		all["annotations"], _ = json.Marshal(map[string]bool{"readOnlyHint": !t.Writes, "idempotentHint": t.Effect == connection.Keyed || t.Effect == connection.Pure})
 	}
+	if c.hasTasks() {
+		all["execution"] = json.RawMessage(`{"taskSupport":"optional"}`) // whatever its server says: the task is ours
+	}
 	raw, _ := json.Marshal(all) // of values that are JSON
 	return raw
 }
