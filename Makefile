@@ -114,7 +114,7 @@ bench-runtime: build ## script workers beside node's vm and isolated-vm, and wha
 	$(GO) run ./tools/bench/cmd/bench-runtime -worker $(BIN)/jsworker $(BENCHFLAGS)
 
 .PHONY: conformance
-conformance: build ## the official MCP suite, Inspector and TypeScript clients against the endpoint (needs npm; about a minute)
+conformance: build ## the official MCP suite in all its legs, Inspector and TypeScript clients (needs npm; about three minutes)
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/everything-server github.com/modelcontextprotocol/go-sdk/conformance/everything-server
 	@$(GO) run ./tools/conformance/cmd/conformance -execwarden $(BIN)/execwarden -everything $(BIN)/everything-server -cache $(BIN)/npm $(CONFORMANCEFLAGS)
 

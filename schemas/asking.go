@@ -61,6 +61,7 @@ var askings = []Asking{
 	{Approvals, "approval_edit", []Service{Gateway}},
 	{Approvals, "approval_list", []Service{Gateway}},
 	{Approvals, "approval_show", []Service{Gateway}},
+	{Approvals, "approval_withdraw", []Service{Gateway}},
 	{Approvals, Barrier, []Service{Gateway}},
 	{Gateway, Barrier, []Service{Gateway}},
 	{Webhooks, "trigger_define", []Service{Gateway}},

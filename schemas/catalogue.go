@@ -96,6 +96,7 @@ var catalogue = []Entry{
 	jointly(entry[member.Removed](1, Control, true, nil, Gateway)),
 	entry[token.Issued](1, Control, false, nil, Gateway),
 	entry[token.Revoked](1, Control, false, nil, Gateway),
+	entry[token.Tainted](1, Control, false, nil, Gateway),
 	entry[key.Published](1, Control, false, nil, Toolbroker),
 	entry[agent.Defined](1, Control, false, nil, Gateway),
 	entry[client.Defined](1, Control, false, nil, Gateway),

@@ -78,6 +78,7 @@ var samples = []struct {
 	{"mem_owner", "", member.Added{Member: "mem_owner", Role: member.Owner}},
 	{"mem_owner", "", member.Removed{Member: "mem_owner", Reason: "left", Tokens: []id.Token{"tok_1a2b3c"}}},
 	{"tok_1a2b3c", "", token.Revoked{Token: "tok_1a2b3c", Member: "mem_owner", Agent: "agt_laptop", Reason: "lost"}},
+	{"tok_1a2b3c", "", token.Tainted{Token: "tok_1a2b3c", Agent: "agt_laptop", Taint: []string{"con_tickets", "con_web"}}},
 	{"tok_1a2b3c", "", token.Issued{Token: "tok_1a2b3c", Member: "mem_owner", Role: member.Admin, Agent: "agt_laptop", Client: "cli_editor", Resource: "https://warden.example.com/mcp", Fingerprint: "9f86d081884c", ExpiresAt: at.AddDate(0, 1, 0)}},
 	{"key_1a2b3c", "", key.Published{Key: "key_1a2b3c", Purpose: "permit", Public: []byte("0123456789abcdef0123456789abcdef"), NotBefore: at, Signature: bytes.Repeat([]byte{7}, 64)}},
 	{"agt_triage", "", triage},
@@ -133,7 +134,7 @@ var samples = []struct {
 	{string(runA), call.Exec, call.Unknown{Call: callA, Run: runA, Tool: "machine.exec", Message: "the machine went away"}},
 	{string(runA), call.Upstream, call.Late{Call: callA, Run: runA, Tool: "github.add_issue_comment", Body: call.Result{Result: result}}},
 
-	{string(approveA), "", approval.Requested{Approval: approveA, Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", LentGrant: "grt_push", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, StartedBy: "mem_owner", Requested: 41, EscalateAt: at.Add(30 * time.Minute), ExpiresAt: at.AddDate(0, 0, 1), Body: approval.Shown{Args: args}}},
+	{string(approveA), "", approval.Requested{Approval: approveA, Call: callA, Run: runA, Agent: "agt_triage", Tool: "github.add_issue_comment", Grant: "grt_comment", LentGrant: "grt_push", Digest: digestA, Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, StartedBy: "mem_owner", Requested: 41, EscalateAt: at.Add(30 * time.Minute), ExpiresAt: at.AddDate(0, 0, 1), Body: approval.Shown{Args: args, Input: json.RawMessage(`{"requestState":"s"}`)}}},
 	{string(approveA), "", approval.Edited{Approval: approveA, Call: callA, Run: runA, Replaces: digestA, Digest: digestA, Grant: "grt_comment", Reason: "the grant holds every call for approval", Quorum: 2, Approver: member.Admin, FourEyes: true, By: "mem_owner", Body: approval.Change{Args: args, Note: "politer"}}},
 	{string(approveA), "", approval.Voted{Approval: approveA, Call: callA, Run: runA, Digest: digestA, By: "mem_owner", ForRun: true, Body: approval.Note{Note: "fine"}}},
 	{string(approveA), "", approval.Escalated{Approval: approveA, Call: callA, Run: runA, Digest: digestA}},

@@ -3,7 +3,6 @@ module github.com/execwarden/execwarden/tools
 go 1.26.0
 
 require (
-	github.com/coder/websocket v1.8.15
 	github.com/execwarden/execwarden/libs v0.0.0
 	github.com/execwarden/execwarden/schemas v0.0.0
 	github.com/execwarden/execwarden/services v0.0.0
@@ -11,6 +10,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-github/v62 v62.0.0
 	github.com/google/jsonschema-go v0.4.3
+	github.com/gorilla/websocket v1.5.3
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/moby/moby/client v0.6.3
 	github.com/modelcontextprotocol/go-sdk v1.8.0

@@ -26,6 +26,7 @@ type Call struct {
 	Tool    string          // connection.tool
 	Run     string          // run's id
 	Args    json.RawMessage // the argument object
+	Input   json.RawMessage // what came with them of an MCP client's answers to its server; empty: nothing
 	Tainted bool
 	Now     time.Time
 }
@@ -37,10 +38,14 @@ var env = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable("tool", cel.StringType),
 		cel.Variable("run", cel.StringType),
 		cel.Variable("args", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable("input", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable("tainted", cel.BoolType),
 		cel.Variable("now", cel.TimestampType),
 	)
 })
+
+// none is the input of a call that answers nothing. Nobody writes into it.
+var none = map[string]any{}
 
 // Condition is a checked condition.
 type Condition struct{ program cel.Program }
@@ -75,8 +80,15 @@ func (c *Condition) Holds(call Call) (bool, error) {
 	if err := json.Unmarshal(call.Args, &args); err != nil {
 		return false, problem.New(problem.Invalid, "the arguments are not an object")
 	}
+	input := none
+	if len(call.Input) > 0 {
+		input = nil // not to be written into
+		if err := json.Unmarshal(call.Input, &input); err != nil {
+			return false, problem.New(problem.Invalid, "the answers to what the server asked are not an object")
+		}
+	}
 	v, _, err := c.program.Eval(map[string]any{
-		"agent": call.Agent, "tool": call.Tool, "run": call.Run, "args": args, "tainted": call.Tainted, "now": call.Now,
+		"agent": call.Agent, "tool": call.Tool, "run": call.Run, "args": args, "input": input, "tainted": call.Tainted, "now": call.Now,
 	})
 	if err != nil {
 		return false, problem.New(problem.Invalid, "the condition cannot be evaluated: %.300s", err)

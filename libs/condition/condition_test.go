@@ -12,8 +12,9 @@ import (
 
 func TestHolds(t *testing.T) {
 	call := condition.Call{Agent: "triage", Tool: "github.add_issue_comment", Run: "run_1", Tainted: true,
-		Args: json.RawMessage(`{"repo":"shop","n":3,"labels":["bug"],"nested":{"a":true}}`),
-		Now:  time.Date(2026, 11, 30, 14, 0, 0, 0, time.UTC)}
+		Args:  json.RawMessage(`{"repo":"shop","n":3,"labels":["bug"],"nested":{"a":true}}`),
+		Input: json.RawMessage(`{"inputResponses":{"it":{"action":"accept","content":{"name":"ada"}}},"requestState":"s"}`),
+		Now:   time.Date(2026, 11, 30, 14, 0, 0, 0, time.UTC)}
 	for text, want := range map[string]bool{
 		`args.repo == "shop"`:      true,
 		`args.n < 3`:               false,
@@ -21,9 +22,13 @@ func TestHolds(t *testing.T) {
 		`"bug" in args.labels`:     true,
 		`has(args.missing)`:        false,
 		`args.nested.a && tainted`: true,
-		`tool.startsWith("github.") && agent == "triage"`: true,
-		`now.getHours() >= 9 && now.getHours() < 17`:      true,
-		`args.repo.matches("^sh")`:                        true,
+		`tool.startsWith("github.") && agent == "triage"`:                         true,
+		`now.getHours() >= 9 && now.getHours() < 17`:                              true,
+		`args.repo.matches("^sh")`:                                                true,
+		`input.inputResponses.it.content.name == "ada"`:                           true,
+		`input.inputResponses.all(k, input.inputResponses[k].action == "accept")`: true,
+		`has(input.inputResponses.other)`:                                         false,
+		`input.requestState == "s"`:                                               true,
 	} {
 		c, err := condition.Parse(text)
 		if err != nil {
@@ -33,6 +38,25 @@ func TestHolds(t *testing.T) {
 		if got, err := c.Holds(call); err != nil || got != want {
 			t.Errorf("%s is %v (%v), want %v", text, got, err, want)
 		}
+	}
+}
+
+// A call that answers nothing has an empty input, also after one that did.
+func TestNoInput(t *testing.T) {
+	has, err := condition.Parse(`has(input.requestState)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got, err := has.Holds(condition.Call{Args: json.RawMessage(`{}`), Input: json.RawMessage(`{"requestState":"s"}`)}); err != nil || !got {
+			t.Error(got, err)
+		}
+		if got, err := has.Holds(condition.Call{Args: json.RawMessage(`{}`)}); err != nil || got {
+			t.Error(got, err)
+		}
+	}
+	if got, err := has.Holds(condition.Call{Args: json.RawMessage(`{}`), Input: json.RawMessage(`[]`)}); err == nil || got {
+		t.Error(got, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"net"
 	"net/netip"
 	"slices"
 )
@@ -51,9 +52,40 @@ func isPublic(a netip.Addr) bool {
 	return !within(special, a)
 }
 
-// refuses reports whether Deny names a resolved address.
+// MachineAddresses are those at which this machine reaches itself, at this moment.
+func MachineAddresses() (own []netip.Prefix, err error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range all {
+		list, err := one.Addrs()
+		if err != nil {
+			return nil, err
+		}
+		for _, at := range list {
+			p, err := netip.ParsePrefix(at.String())
+			if err != nil {
+				return nil, err
+			}
+			a := p.Addr().Unmap()
+			own = append(own, netip.PrefixFrom(a, a.BitLen()))
+			if one.Flags&net.FlagLoopback != 0 { // of which every address is its own
+				own = append(own, p.Masked())
+			}
+		}
+	}
+	return own, nil
+}
+
+// refuses reports whether Deny or DenyNow names a resolved address.
 func (r *rule) refuses(to netip.AddrPort) bool {
 	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+	if r.DenyNow != nil {
+		if now, err := r.DenyNow(); err != nil || within(now, to.Addr()) {
+			return true
+		}
+	}
 	return slices.ContainsFunc(r.deny, func(e exception) bool { return e.holds(to) })
 }
 

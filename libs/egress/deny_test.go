@@ -2,8 +2,11 @@ package egress
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -33,6 +36,53 @@ func TestDeny(t *testing.T) {
 	c := client(t, nil, Rule{Hosts: []string{near}, AllowPrivate: []string{near}, Deny: []string{server, "own.test:1"}})
 	if _, _, err := get(t, c, "http://"+near+"/"); err != nil {
 		t.Errorf("a server beside a denied one: %v", err)
+	}
+}
+
+// What is denied for now is looked up for each address, by name and by address, and denies everything while it cannot be told.
+func TestDenyNow(t *testing.T) {
+	server := serve(t, func(http.ResponseWriter, *http.Request) {})
+	port := server[strings.LastIndexByte(server, ':'):]
+	resolver, _ := fakeDNS(t, "127.0.0.1")
+	var now []netip.Prefix
+	var fault error
+	c := client(t, resolver, Rule{Hosts: []string{"own.test" + port, server}, AllowPrivate: []string{server}, DenyNow: func() ([]netip.Prefix, error) { return now, fault }})
+	for _, step := range []struct {
+		now    []netip.Prefix
+		fault  error
+		denied bool
+	}{{nil, nil, false}, {prefixes("127.0.0.1/32"), nil, true}, {prefixes("127.0.0.2/32"), nil, false}, {prefixes("127.0.0.0/8"), nil, true}, {nil, errors.New("no netlink"), true}, {nil, nil, false}} {
+		now, fault = step.now, step.fault
+		for _, host := range []string{"own.test" + port, server} {
+			c.CloseIdleConnections()
+			if _, _, err := get(t, c, "http://"+host+"/"); (problem.CodeOf(err) == problem.Denied) != step.denied || err != nil && !step.denied {
+				t.Errorf("%+v, %s: %v", step, host, err)
+			}
+		}
+	}
+}
+
+// This machine's addresses are all that its interfaces have, and everything that is loopback.
+func TestMachineAddresses(t *testing.T) {
+	own, err := MachineAddresses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.9.9.9")}
+	for _, at := range all {
+		want = append(want, netip.MustParsePrefix(at.String()).Addr())
+	}
+	for _, a := range want {
+		if !within(own, a) {
+			t.Errorf("%s is not among %v", a, own)
+		}
+	}
+	if within(own, netip.MustParseAddr("203.0.113.7")) {
+		t.Error("another machine's address is this one's")
 	}
 }
 

@@ -31,6 +31,9 @@ type Rule struct {
 	// Deny are what may not be reached even so, such as one's own: addresses and ranges, as in AllowPrivate, which count
 	// after resolving, and hosts as in Hosts; without a port, every port. It goes before the rest. Defaults to none.
 	Deny []string
+	// DenyNow is Deny for what changes: it is asked for each address that is judged. While it gives an error, everything is denied.
+	// MachineAddresses is one. Defaults to none.
+	DenyNow func() ([]netip.Prefix, error)
 	// MaxRequest is the size of a request's body. Defaults to no limit.
 	MaxRequest int64
 	// MaxBytes is the size of a response body after decompression. Defaults to 5 MiB; -1 is no limit.

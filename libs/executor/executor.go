@@ -30,8 +30,9 @@ type Gate struct {
 	flights *flights
 	now     func() time.Time
 
-	hearing hearing // of cancellations
-	own     own
+	hearing   hearing // of cancellations
+	own       own
+	questions questions
 
 	// Set before the first Accept.
 	view   *eventlog.View
@@ -119,7 +120,7 @@ func (g *Gate) Accept(ctx context.Context, h bus.Heard) (*Work, error) {
 		// A person edited the arguments. Those in the admission are acted on; the permit says whether they are the right
 		// ones. Not those of the event as heard: a large body is put back only where it is read.
 		w.Requested.Body = state.Admitted.Body
-		w.Requested.ArgsDigest = permit.Digest(w.Requested.Body.Args)
+		w.Requested.ArgsDigest = permit.ArgsDigest(w.Requested.Body)
 	}
 	if w.Permit, err = g.verify(ctx, w); err != nil {
 		return w, err
@@ -132,7 +133,7 @@ func (g *Gate) Accept(ctx context.Context, h bus.Heard) (*Work, error) {
 	if w.Permit.Grant != admitted.Grant || w.Permit.Control != admitted.Control || w.Permit.Tool != admitted.Tool || w.Permit.Lent != admitted.Lent {
 		return w, problem.New(problem.Denied, "the admission is not what its permit says")
 	}
-	if digest := permit.Digest(w.Requested.Body.Args); digest != w.Permit.ArgsDigest {
+	if digest := permit.ArgsDigest(w.Requested.Body); digest != w.Permit.ArgsDigest {
 		return w, problem.New(problem.Denied, "the arguments are not those that were admitted")
 	}
 	return w, nil
@@ -155,7 +156,7 @@ func (g *Gate) Underway(ctx context.Context, tenant id.Tenant, run id.Run, c id.
 	}
 	w := &Work{Tenant: tenant, Requested: *state.Requested, Admitted: *state.Admitted, Seq: state.AdmittedSeq, asked: state.RequestedAt}
 	if w.Admitted.Edited != 0 {
-		w.Requested.Body, w.Requested.ArgsDigest = w.Admitted.Body, permit.Digest(w.Admitted.Body.Args)
+		w.Requested.Body, w.Requested.ArgsDigest = w.Admitted.Body, permit.ArgsDigest(w.Admitted.Body)
 	}
 	// It was good when the executor began; that its time is over since is no matter.
 	if w.Permit, err = g.keys.Verify(w.Admitted.Permit, route, g.now()); err != nil && problem.CodeOf(err) != problem.Expired {
@@ -164,7 +165,7 @@ func (g *Gate) Underway(ctx context.Context, tenant id.Tenant, run id.Run, c id.
 	if err := w.Permit.Covers(tenant, w.Requested, requested); err != nil {
 		return nil, err
 	}
-	if w.Permit.Grant != w.Admitted.Grant || w.Permit.Lent != w.Admitted.Lent || permit.Digest(w.Requested.Body.Args) != w.Permit.ArgsDigest {
+	if w.Permit.Grant != w.Admitted.Grant || w.Permit.Lent != w.Admitted.Lent || permit.ArgsDigest(w.Requested.Body) != w.Permit.ArgsDigest {
 		return nil, problem.New(problem.Denied, "the admission is not what its permit says")
 	}
 	return w, nil

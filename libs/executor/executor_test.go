@@ -117,6 +117,13 @@ func (h *house) admit(c id.Call, change func(*story)) bus.Heard {
 	return h.hear(eventlog.Draft{Key: string(s.key), Event: s.admitted, Tenant: s.tenant, Route: call.Upstream})
 }
 
+// answered has a call come with some answers to its server, and be admitted with some.
+func answered(s *story, with, admitted string) {
+	s.requested.Body.Input = json.RawMessage(with)
+	s.requested.ArgsDigest = permit.ArgsDigest(s.requested.Body)
+	s.claims.ArgsDigest = permit.ArgsDigest(call.Args{Args: s.requested.Body.Args, Input: json.RawMessage(admitted)})
+}
+
 func TestAccept(t *testing.T) {
 	h := start(t)
 	stranger := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, 32))
@@ -137,6 +144,11 @@ func TestAccept(t *testing.T) {
 		"a permit of another tool":   {func(s *story) { s.claims.Tool = "x.z" }, problem.Denied},
 		"a permit of another place":  {func(s *story) { s.claims.Requested = 1 << 30 }, problem.Denied},
 		"other arguments admitted":   {func(s *story) { s.claims.ArgsDigest = permit.Digest([]byte(`{"a":2}`)) }, problem.Denied},
+		"answers admitted":           {func(s *story) { answered(s, `{"requestState":"a"}`, `{"requestState":"a"}`) }, ""},
+		"other answers admitted":     {func(s *story) { answered(s, `{"requestState":"a"}`, `{"requestState":"b"}`) }, problem.Denied},
+		"no answers admitted":        {func(s *story) { answered(s, `{"requestState":"a"}`, ``) }, problem.Denied},
+		"answers left out":           {func(s *story) { answered(s, ``, `{"requestState":"a"}`) }, problem.Denied},
+		"answers that it hides":      {func(s *story) { s.requested.Body.Input = json.RawMessage(`{"requestState":"a"}`) }, problem.Denied},
 		"other arguments requested":  {func(s *story) { s.requested.Body.Args = json.RawMessage(`{"a":2}`) }, problem.Denied},
 		"another grant":              {func(s *story) { s.admitted.Grant = "grt_2" }, problem.Denied},
 		"another control sequence":   {func(s *story) { s.admitted.Control = 1 }, problem.Denied},

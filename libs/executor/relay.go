@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"encoding/json"
+	"sync"
 
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -13,6 +14,7 @@ import (
 const (
 	maxRelayed      = 10_000
 	maxRelayedBytes = 256 << 10
+	maxAnswer       = maxRelayedBytes + 1<<10 // with what is around it
 )
 
 // Relay passes what an MCP server says during a call on to the call's client, as it came and in order.
@@ -49,9 +51,9 @@ type Relayed struct {
 	Problem *problem.Detail `json:"problem,omitempty"`
 }
 
-// Ask asks the call's client, and waits for its answer. Problems: unavailable (nobody speaks for the client any more), and
-// what the client's end says.
-func (r *Relay) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+// Ask asks the call's client, and waits for its answer: of whoever follows the call for the client now, or an Answer. ask is the
+// number of the question's call.asked. Problems: unavailable (nobody speaks for the client any more), and what the client's end says.
+func (r *Relay) Ask(ctx context.Context, ask int, method string, params json.RawMessage) (json.RawMessage, error) {
 	s := r.work.said
 	s.mu.Lock()
 	s.n++
@@ -60,19 +62,37 @@ func (r *Relay) Ask(ctx context.Context, method string, params json.RawMessage) 
 	if len(params) > maxRelayedBytes {
 		return nil, problem.New(problem.TooLarge, "what the server asks is over %d bytes", maxRelayedBytes)
 	}
-	subject, raw, err := r.work.news(n, call.News{Method: method, Params: params})
+	subject, raw, err := r.work.news(n, call.News{Method: method, Params: params, Ask: ask})
 	if err != nil {
 		return nil, problem.Wrap(err, problem.Internal, "a question cannot be written")
 	}
+	later, forget := r.gate.questions.wait(question{r.work.Tenant, r.work.Admitted.Call, ask})
+	defer forget()
+	var asking sync.WaitGroup
+	defer asking.Wait()
 	ctx, cancel := context.WithTimeout(ctx, bus.AnswerWithin)
 	defer cancel()
-	m, err := r.gate.conn.NC.RequestWithContext(ctx, subject, raw)
-	if err != nil {
-		return nil, problem.Wrap(err, problem.Unavailable, "the client did not answer")
-	}
+	now := make(chan Relayed, 1)
+	failed := make(chan error, 1)
+	asking.Go(func() {
+		m, err := r.gate.conn.NC.RequestWithContext(ctx, subject, raw)
+		if err != nil {
+			failed <- problem.Wrap(err, problem.Unavailable, "the client did not answer")
+			return
+		}
+		var answer Relayed
+		if err := json.Unmarshal(m.Data, &answer); err != nil {
+			failed <- problem.Wrap(err, problem.Internal, "an answer cannot be read")
+			return
+		}
+		now <- answer
+	})
 	var answer Relayed
-	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return nil, problem.Wrap(err, problem.Internal, "an answer cannot be read")
+	select {
+	case err := <-failed:
+		return nil, err
+	case answer = <-now:
+	case answer = <-later:
 	}
 	if answer.Problem != nil {
 		return nil, answer.Problem.Err()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/schemas/call"
 )
 
 // MaxArgs is the largest argument object of a call, in bytes.
@@ -41,6 +42,39 @@ func CanonicalArgs(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, problem.New(problem.TooLarge, "the arguments are %d bytes when escaped, over %d", out.Len(), MaxArgs)
 	}
 	return out.Bytes(), nil
+}
+
+// CanonicalInput is CanonicalArgs for what an MCP client answered to what a server asked (call.Args, Input): an object of
+// inputResponses and requestState and nothing else, or nothing at all.
+func CanonicalInput(raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	out, err := CanonicalArgs(raw)
+	if err != nil {
+		return nil, problem.Wrap(err, problem.CodeOf(err), "the answers to what the server asked: %s", problem.DetailOf(err).Message)
+	}
+	var all map[string]json.RawMessage
+	_ = json.Unmarshal(out, &all) // it is an object
+	var responses map[string]json.RawMessage
+	var state string
+	for name, value := range all {
+		switch {
+		case name == "inputResponses" && json.Unmarshal(value, &responses) == nil && responses != nil:
+		case name == "requestState" && value[0] == '"' && json.Unmarshal(value, &state) == nil:
+		default:
+			return nil, problem.New(problem.Invalid, "the answers to what the server asked are inputResponses, an object, and requestState, a text; not %.60q", name)
+		}
+	}
+	return out, nil
+}
+
+// ArgsDigest binds all that a call is made with: its arguments, and the answers that come with them.
+func ArgsDigest(a call.Args) string {
+	if len(a.Input) == 0 {
+		return Digest(a.Args)
+	}
+	return Digest(a.Args, a.Input)
 }
 
 // maxDepth bounds how deep arguments nest.

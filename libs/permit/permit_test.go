@@ -298,3 +298,57 @@ func handSigned(t *testing.T, private ed25519.PrivateKey, body string) string {
 	signed := "key_broker." + raw64.EncodeToString([]byte(body))
 	return signed + "." + raw64.EncodeToString(ed25519.Sign(private, []byte(signed)))
 }
+
+func TestCanonicalInput(t *testing.T) {
+	for raw, want := range map[string]string{
+		"": "",
+		` { "inputResponses" : {"it":{"action":"accept"}} , "requestState":"<s>" } `: `{"inputResponses":{"it":{"action":"accept"}},"requestState":"\u003cs\u003e"}`,
+		`{"inputResponses":{}}`: `{"inputResponses":{}}`,
+		`{}`:                    `{}`,
+	} {
+		if got, err := permit.CanonicalInput(json.RawMessage(raw)); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v", raw, got, err)
+		}
+	}
+	for name, raw := range map[string]string{
+		"null":                   `null`,
+		"a list":                 `[]`,
+		"an argument":            `{"uri":"file:///closed"}`,
+		"a member spelt another": `{"InputResponses":{}}`,
+		"responses twice":        `{"inputResponses":{},"inputResponses":{"it":1}}`,
+		"one response twice":     `{"inputResponses":{"it":1,"it":2}}`,
+		"responses in a list":    `{"inputResponses":[]}`,
+		"no responses":           `{"inputResponses":null}`,
+		"a state that is none":   `{"requestState":null}`,
+		"a state that is not":    `{"requestState":{"a":1}}`,
+	} {
+		if got, err := permit.CanonicalInput(json.RawMessage(raw)); problem.CodeOf(err) != problem.Invalid {
+			t.Errorf("%s: %s, %v", name, got, err)
+		}
+	}
+	if _, err := permit.CanonicalInput(json.RawMessage(`{"requestState":"` + strings.Repeat("x", permit.MaxArgs) + `"}`)); problem.CodeOf(err) != problem.TooLarge {
+		t.Error(err)
+	}
+}
+
+// Whatever a call is made with, another one has another digest.
+func TestArgsDigest(t *testing.T) {
+	seen := map[string]string{}
+	for _, a := range []call.Args{
+		{Args: json.RawMessage(`{}`)}, {Args: json.RawMessage(`{}`), Input: json.RawMessage(`{}`)}, {Args: json.RawMessage(`{}`), Input: json.RawMessage(`{"requestState":"a"}`)},
+		{Args: json.RawMessage(`{"requestState":"a"}`)}, {Args: json.RawMessage(`{"requestState":"a"}`), Input: json.RawMessage(`{}`)}, {Args: json.RawMessage(`{}{}`)},
+	} {
+		raw, err := json.Marshal(struct{ Args, Input []byte }{a.Args, a.Input})
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest := permit.ArgsDigest(a)
+		if other, ok := seen[digest]; ok {
+			t.Errorf("%s has the digest of %s", raw, other)
+		}
+		seen[digest] = string(raw)
+	}
+	if permit.ArgsDigest(call.Args{Args: json.RawMessage(`{}`)}) != permit.Digest([]byte(`{}`)) {
+		t.Error("the digest of arguments alone is another")
+	}
+}

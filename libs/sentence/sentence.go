@@ -50,6 +50,15 @@ func Approved(forRun bool) string {
 	return "approved"
 }
 
+// Asked says which call is asked for, and what it is to be made with.
+func Asked(e call.Requested) string {
+	text := e.Tool + " " + string(e.Body.Args)
+	if len(e.Body.Input) > 0 {
+		text += " answering its server " + string(e.Body.Input)
+	}
+	return text
+}
+
 // Admitted says that a call is let through.
 func Admitted(e call.Admitted) string {
 	text := e.Tool + " is let through, under " + string(e.Grant)

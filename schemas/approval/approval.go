@@ -35,9 +35,11 @@ type Requested struct {
 // Kind implements schemas.Event.
 func (Requested) Kind() string { return "approval.requested" }
 
-// Shown is what the person sees: exactly the arguments that the digest binds.
+// Shown is what the person sees: exactly what the digest binds, the arguments and what an MCP client answers with them to what
+// its server asked (call.Args).
 type Shown struct {
-	Args json.RawMessage `json:"args"`
+	Args  json.RawMessage `json:"args"`
+	Input json.RawMessage `json:"input,omitempty"`
 }
 
 // Edited puts other arguments in the place of those that wait. Earlier votes are void. What the grants say of the new
@@ -123,6 +125,9 @@ type Expired struct {
 	Requested uint64      `json:"requested_seq"`
 	Reason    string      `json:"reason,omitempty"` // why there is nothing to decide any more; empty: its time is over
 }
+
+// Withdrawn is the reason of an approval that ended because the agent gave its call up.
+const Withdrawn = "the client gave the call up"
 
 // Kind implements schemas.Event.
 func (Expired) Kind() string { return "approval.expired" }

@@ -77,6 +77,16 @@ type ShowApproval struct {
 	Approval id.Approval `json:"approval"`
 }
 
+// WithdrawApproval says that the agent whose call waits does not want it any more. Its answer is a Withdrawn.
+type WithdrawApproval struct {
+	Approval id.Approval `json:"approval"`
+}
+
+// Withdrawn says whether a withdrawal is what ended the approval; else it had been decided, or expired, before.
+type Withdrawn struct {
+	Withdrawn bool `json:"withdrawn"`
+}
+
 // Approval is an approval with what became of it. After an edit, the digest, the arguments and what the grant says are
 // those of the last edit; Asked is what the agent asked for.
 type Approval struct {

@@ -44,6 +44,7 @@ type BeginLogin struct {
 	Connection id.Connection `json:"connection"`
 	Agent      id.Agent      `json:"agent,omitempty"` // whose login it is to be; empty: the connection's own
 	Redirect   string        `json:"redirect"`
+	Document   string        `json:"document,omitempty"` // the URL that says what client this site is; empty: others cannot read it
 }
 
 // LoginBegun is a login that waits for a member in a browser. The connection.login_changed of Attempt says how it ended.

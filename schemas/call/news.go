@@ -23,6 +23,7 @@ type News struct {
 	// Of an MCP server's, for its client: the notification or request as it came. What is asked is answered with a Reply.
 	Method string          `json:"method,omitempty"`
 	Params json.RawMessage `json:"params,omitempty"`
+	Ask    int             `json:"ask,omitempty"` // the number of its call.asked, of a request
 }
 
 // String says it in a line. What the tool said is in it as it came.

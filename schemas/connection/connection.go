@@ -50,7 +50,7 @@ const (
 // credential is then the client's secret, if it has one.
 type OAuth struct {
 	Flow     Flow     `json:"flow,omitempty"`
-	ClientID string   `json:"client_id,omitempty"` // of a client that was registered by hand; empty: the broker registers one (RFC 7591)
+	ClientID string   `json:"client_id,omitempty"` // of a client that was registered by hand, or its document's URL; empty: the broker registers one (RFC 7591)
 	Scopes   []string `json:"scopes,omitempty"`    // empty: what the provider asks for
 	PerAgent bool     `json:"per_agent,omitempty"` // each agent has a login of its own, and the connection's own lists the tools and no more
 }
@@ -73,7 +73,7 @@ type LoginChanged struct {
 	OAuth      OAuth         `json:"oauth"`
 	State      Login         `json:"state"`
 	Attempt    id.Login      `json:"attempt,omitempty"` // the login that this is about, if it is about one
-	Reason     string        `json:"reason,omitempty"`  // why a login is needed, or why the attempt failed
+	Reason     string        `json:"reason,omitempty"`  // why a login is needed, which scopes the provider wants besides, or why the attempt failed
 	Failed     bool          `json:"failed,omitempty"`  // the attempt failed, and the state is what it was before
 	By         id.Member     `json:"by,omitempty"`      // who logged in last
 	Issuer     string        `json:"issuer,omitempty"`

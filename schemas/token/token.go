@@ -34,3 +34,15 @@ type Revoked struct {
 
 // Kind implements schemas.Event.
 func (Revoked) Kind() string { return "token.revoked" }
+
+// Tainted says what an external agent was given over this token, where MCP has no sessions: from then on its calls by the token
+// are tainted by that. Each says all of it. Of two that two instances say at one moment the later one counts, and may lack what
+// the other has: that there is taint is never lost.
+type Tainted struct {
+	Token id.Token `json:"token"`
+	Agent id.Agent `json:"agent"`
+	Taint []string `json:"taint"` // sorted
+}
+
+// Kind implements schemas.Event.
+func (Tainted) Kind() string { return "token.tainted" }

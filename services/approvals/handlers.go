@@ -54,7 +54,7 @@ func (s *Service) onHeld(ctx context.Context, h bus.Heard) error {
 		Event: approval.Requested{
 			Approval: a, Call: held.Call, Run: held.Run, Agent: held.Agent, Tool: held.Tool, Grant: held.Grant, LentGrant: held.Lent.Grant, Digest: held.Digest,
 			Reason: held.Reason, Quorum: held.Quorum, Approver: held.Approver, FourEyes: held.FourEyes, StartedBy: startedBy, Requested: held.Requested, EscalateAt: escalates, ExpiresAt: expires,
-			Body: approval.Shown{Args: request.Body.Args},
+			Body: approval.Shown(request.Body),
 		},
 	}, 0)
 	if err != nil && problem.CodeOf(err) != problem.Conflict { // a conflict: opened at an earlier hearing

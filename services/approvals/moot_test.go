@@ -7,6 +7,7 @@ import (
 
 	"github.com/execwarden/execwarden/libs/eventlog"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/rpc"
 	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/libs/testkit/servicekit"
 	"github.com/execwarden/execwarden/schemas"
@@ -100,5 +101,53 @@ func TestMootWhileNobodyRan(t *testing.T) {
 	})
 	if a.State != "waiting" {
 		t.Errorf("%+v", a)
+	}
+}
+
+// The agent whose call waits may give it up, and nobody else may; of who decides at the same moment and who gives up, one wins.
+func TestWithdrawn(t *testing.T) {
+	h := start(t, time.Hour)
+	r := h.waits("call_1", "run_1", "agt_a", "grt_1", "x.y")
+	withdraw := func(who rpc.Caller, a id.Approval) (w ask.Withdrawn, err error) {
+		raw, err := h.ask("approval_withdraw", who, ask.WithdrawApproval{Approval: a})
+		if err == nil {
+			err = json.Unmarshal(raw, &w)
+		}
+		return w, err
+	}
+	agent := rpc.Caller{Tenant: servicekit.Tenant, Actor: "agt_a"}
+	for name, c := range map[string]struct {
+		who  rpc.Caller
+		of   id.Approval
+		want problem.Code
+	}{
+		"another agent":        {rpc.Caller{Tenant: servicekit.Tenant, Actor: "agt_b"}, r.Approval, problem.NotFound},
+		"a member":             {servicekit.Owner(), r.Approval, problem.NotFound},
+		"another tenant's":     {rpc.Caller{Tenant: "tnt_b", Actor: "agt_a"}, r.Approval, problem.NotFound},
+		"one that is not open": {agent, "apr_none", problem.NotFound},
+		"everybody's":          {agent, "*", problem.Invalid},
+	} {
+		if _, err := withdraw(c.who, c.of); problem.CodeOf(err) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for range 2 { // whoever was not answered asks again
+		if w, err := withdraw(agent, r.Approval); err != nil || !w.Withdrawn {
+			t.Errorf("%+v, %v", w, err)
+		}
+	}
+	got, _ := servicekit.Await(h.Kit, 1, func(e approval.Expired) bool { return e.Approval == r.Approval })
+	if got.Reason != approval.Withdrawn || got.Requested != r.Requested || h.ends(r.Approval) != 1 {
+		t.Errorf("%+v", got)
+	}
+	if _, err := h.ask("approval_decide", servicekit.Owner(), ask.DecideApproval{Approval: r.Approval, Digest: "d", Approve: true}); problem.CodeOf(err) != problem.Expired {
+		t.Errorf("it is decided all the same: %v", err)
+	}
+	decided := h.waits("call_2", "run_1", "agt_a", "grt_1", "x.y")
+	if _, err := h.ask("approval_decide", servicekit.Owner(), ask.DecideApproval{Approval: decided.Approval, Digest: "d", Approve: true}); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := withdraw(agent, decided.Approval); err != nil || w.Withdrawn || h.ends(decided.Approval) != 1 {
+		t.Errorf("a decision was taken back: %+v, %v", w, err)
 	}
 }

@@ -32,6 +32,7 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("approval_edit", s.editApproval),
 		rpc.On("approval_list", s.listApprovals),
 		rpc.On("approval_show", s.showApproval),
+		rpc.On("approval_withdraw", s.withdrawApproval),
 		barrier.Answer(s.view),
 	)...)
 }
@@ -212,6 +213,32 @@ func (s *Service) showApproval(ctx context.Context, who rpc.Caller, q ask.ShowAp
 	return a.Show(s.now()), nil
 }
 
+// withdrawApproval ends an approval because the agent that asked for its call gave that up. It decides nothing: the broker refuses
+// the call, as it does one that nobody approved in time. Another agent's is not there. Problems: not_found, also of one that is
+// not open yet.
+func (s *Service) withdrawApproval(ctx context.Context, who rpc.Caller, q ask.WithdrawApproval) (ask.Withdrawn, error) {
+	if !valid[id.Approval](q.Approval) {
+		return ask.Withdrawn{}, problem.New(problem.Invalid, "%.60q is not an approval's id", q.Approval)
+	}
+	a, err := s.fold(ctx, who.Tenant, q.Approval)
+	if err != nil {
+		return ask.Withdrawn{}, err
+	}
+	if a.Requested == nil || string(a.Requested.Agent) != who.Actor {
+		return ask.Withdrawn{}, problem.New(problem.NotFound, "there is no approval %s", q.Approval)
+	}
+	if a.Word(s.now()) == book.Waiting {
+		// A crash after it is stored, before the answer, has the client ask again and be answered as the first time.
+		if err := s.expire(ctx, book.Due{Tenant: who.Tenant, State: a.State}, approval.Withdrawn); err != nil {
+			return ask.Withdrawn{}, err
+		}
+		if a, err = s.fold(ctx, who.Tenant, q.Approval); err != nil { // who decided at the same moment may have won
+			return ask.Withdrawn{}, err
+		}
+	}
+	return ask.Withdrawn{Withdrawn: a.Expired && a.Ended == approval.Withdrawn}, nil
+}
+
 func (s *Service) listApprovals(ctx context.Context, who rpc.Caller, q ask.ListApprovals) (ask.Approvals, error) {
 	var before uint64
 	if q.Before != "" {
@@ -249,7 +276,7 @@ const (
 func fitting(list []book.Row, most int) int {
 	n, left := 0, maxListedBytes
 	for n < min(len(list), most) {
-		left -= len(list[n].Body.Args) + len(list[n].Asked) + 4<<10 // all else about an approval
+		left -= len(list[n].Body.Args) + len(list[n].Body.Input) + len(list[n].Asked) + 4<<10 // all else about an approval
 		if left < 0 && n > 0 {
 			break
 		}

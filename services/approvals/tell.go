@@ -245,7 +245,7 @@ func (s *Service) notice(n backlog.Notice, t target.Defined, a ask.Approval) cou
 		out.Link = strings.TrimSuffix(s.cfg.ConsoleURL, "/") + "/approvals/" + string(a.Approval)
 	}
 	if t.Arguments {
-		out.Args = a.Body.Args
+		out.Args, out.Input = a.Body.Args, a.Body.Input
 	}
 	return out
 }

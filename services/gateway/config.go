@@ -19,12 +19,13 @@ type Config struct {
 	Hosts          string        `name:"hosts" help:"further host names under which programs reach the API, separated by commas"`
 	OwnerTokenFile string        `name:"owner_token_file" help:"file with an access token of the owner mem_owner of tenant tnt_main, made when there is none, mode 0600"`
 	ConnectorsURL  string        `name:"connectors_url" help:"where NATS takes WebSockets, such as http://nats:8080; connectors are passed on to it. Empty: none can connect"`
-	MCPCalls       int           `name:"mcp_calls" default:"64" help:"how many calls one external agent may have under way over MCP at this instance"`
+	MCPCalls       int           `name:"mcp_calls" default:"64" help:"how many calls, lists and searches one external agent may have under way over MCP at this instance"`
 	MCPSessions    int           `name:"mcp_sessions" default:"2000" help:"how many MCP sessions one external agent may have open at this instance"`
 	MCPHeldWait    time.Duration `name:"mcp_held_wait" default:"50s" help:"how long an MCP client that cannot show a person a link waits for an approval before it is told to ask again"`
+	MCPTaskAfter   time.Duration `name:"mcp_task_after" default:"500ms" help:"how long a call takes before an MCP client that declares the tasks extension is answered with a task, which it polls"`
 	ClientPrivate  string        `name:"client_documents_private" help:"addresses, such as 10.1.2.3:443, where metadata documents of MCP clients may be fetched though they are not public, separated by commas"`
 	IssuersFile    string        `name:"issuers_file" help:"YAML file with the authorization servers, besides our own, whose tokens the MCP endpoint takes; default: none"`
-	MCPRate        int           `name:"mcp_rate" default:"50" help:"how many calls per second one external agent may make over MCP at this instance, over a while; 0: as many as it likes"`
+	MCPRate        int           `name:"mcp_rate" default:"50" help:"how many calls, lists and searches per second one external agent may make over MCP at this instance, over a while; 0: as many as it likes"`
 	MCPBurst       int           `name:"mcp_burst" default:"100" help:"how many calls it may make at once before that counts"`
 	MaxTails       int           `name:"max_tails" default:"200" help:"how many event streams may be open at once"`
 }
@@ -38,6 +39,9 @@ func (c Config) validate() error {
 	}
 	if c.MCPCalls < 1 || c.MCPSessions < 1 || c.MCPHeldWait < 0 || c.MCPHeldWait > 10*time.Minute {
 		return problem.New(problem.Invalid, "mcp_calls and mcp_sessions are at least 1, and mcp_held_wait is within 10m")
+	}
+	if c.MCPTaskAfter < 0 || c.MCPTaskAfter > 10*time.Minute {
+		return problem.New(problem.Invalid, "mcp_task_after %s is outside [0, 10m]", c.MCPTaskAfter)
 	}
 	if c.MCPRate < 0 || c.MCPRate > 0 && c.MCPBurst < 1 {
 		return problem.New(problem.Invalid, "mcp_rate is not below 0, and mcp_burst at least 1 where there is a rate")

@@ -190,11 +190,13 @@ func TestOlderApprovals(t *testing.T) {
 // shown with both versions.
 func TestEditInTheConsole(t *testing.T) {
 	h := start(t)
-	h.wait(aWaiting(`{"owner":"acme","repo":"web","body":"one\ntwo \u003cb\u003e \u202e\u2028x"}`))
+	waits := aWaiting(`{"owner":"acme","repo":"web","body":"one\ntwo \u003cb\u003e \u202e\u2028x"}`)
+	waits.Body.Input = json.RawMessage(`{"inputResponses":{"it":{"action":"accept","content":{"name":"\u003cscript>\u202eada"}}}}`)
+	h.wait(waits)
 	cookie := h.session(t)
 	got := h.browse(t, "/approvals/apr_1", cookie)
 	checkInert(t, "the form", got.body)
-	for _, want := range []string{`name="digest" value="sha256:5f0c3b"`, `two &lt;b&gt; \u202e\u2028x`, `for="edit-args"`} {
+	for _, want := range []string{`name="digest" value="sha256:5f0c3b"`, `two &lt;b&gt; \u202e\u2028x`, `for="edit-args"`, "What it answers its server", `&lt;script&gt;`, "ada"} {
 		if !strings.Contains(got.body, want) {
 			t.Errorf("no %s in %s", want, got.body)
 		}

@@ -141,7 +141,7 @@ func (s *Service) handler(people *auth.People, addr net.Addr) (h http.Handler, s
 	(&console.Console{Gate: gate, Site: site, Peers: peers, Hub: hub, State: s.state, OAuth: server, Note: s.log}).Register(mux)
 	mux.Handle(api.ConnectRoute, s.connectors())
 	endpoint := &mcp.Endpoint{Gate: gate, Site: site, State: s.state, Conn: s.deps.Conn, Log: s.deps.Log, Version: s.deps.Version, Note: s.log, Covers: server.Covers,
-		Limits: mcp.Limits{AtOnce: s.cfg.MCPCalls, Rate: s.cfg.MCPRate, Burst: s.cfg.MCPBurst, Sessions: s.cfg.MCPSessions, SessionIdle: 30 * time.Minute, CallLife: 30 * time.Second, HeldWait: s.cfg.MCPHeldWait}}
+		Limits: mcp.Limits{AtOnce: s.cfg.MCPCalls, Rate: s.cfg.MCPRate, Burst: s.cfg.MCPBurst, Sessions: s.cfg.MCPSessions, SessionIdle: 30 * time.Minute, CallLife: 30 * time.Second, HeldWait: s.cfg.MCPHeldWait, TaskAfter: s.cfg.MCPTaskAfter}}
 	endpoint.Register(mux)
 	if h, err = edge.Handler(site, mux, s.deps.Metrics); err != nil {
 		return nil, nil, err

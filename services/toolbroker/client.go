@@ -58,7 +58,7 @@ func (s *Service) askClient(ctx context.Context, w *executor.Work, relay *execut
 	if refusal != nil {
 		return nil, refusal
 	}
-	raw, err := relay.Ask(ctx, method, params)
+	raw, err := relay.Ask(ctx, n, method, params)
 	answered := call.Answered{Call: w.Admitted.Call, Run: w.Admitted.Run, Tool: w.Admitted.Tool, Ask: n, Body: call.Reply{Result: raw}}
 	if err != nil {
 		answered.Code = string(problem.CodeOf(err))

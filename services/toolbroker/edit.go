@@ -31,7 +31,12 @@ func (s *Service) checkEdit(ctx context.Context, who rpc.Caller, q ask.CheckEdit
 	}
 	r := *state.Requested
 	earlier := s.approvedEarlier(ctx, who.Tenant, r.Run)
-	d := s.judge(s.knowledge(who.Tenant, r.Agent, r.Tool, args), policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, Before: earlier.under, Passed: earlier.forRun})
+	// The edit is of the arguments; what was answered to the server stays as it is, and is part of what is approved.
+	input, err := permit.CanonicalInput(r.Body.Input)
+	if err != nil {
+		return ask.CheckedEdit{}, err
+	}
+	d := s.judge(s.knowledge(who.Tenant, r.Agent, r.Tool, args), policy.Request{Run: r.Run, Args: args, Input: input, Tainted: len(r.Taint) > 0, Before: earlier.under, Passed: earlier.forRun})
 	if err := earlier.failed(); err != nil {
 		return ask.CheckedEdit{}, err
 	}

@@ -91,12 +91,12 @@ func (s *Service) simulateGrant(ctx context.Context, who rpc.Caller, q ask.Simul
 			out.Truncated = true
 			break
 		}
-		args, err := permit.CanonicalArgs(r.Body.Args)
+		args, input, err := s.canonical(who.Tenant, r)
 		if err != nil {
 			continue
 		}
 		k := s.knowledge(who.Tenant, r.Agent, r.Tool, args)
-		request := policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0}
+		request := policy.Request{Run: r.Run, Args: args, Input: input, Tainted: len(r.Taint) > 0}
 		now := s.judge(k, request)
 		k.Grants = append(slices.DeleteFunc(slices.Clone(k.Grants), func(g policy.Grant) bool { return g.Created.Grant == q.Grant.Grant }), proposed)
 		k.there.Grants = k.Grants // they are one agent's

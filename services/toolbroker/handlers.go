@@ -73,7 +73,12 @@ func (s *Service) onApproval(ctx context.Context, h bus.Heard) error {
 		}
 	case approval.Expired:
 		run, c, a.seq, a.approval = ev.Run, ev.Call, ev.Requested, ev.Approval
-		if a.refusal = problem.New(problem.Expired, "nobody approved it in time"); ev.Reason != "" {
+		switch ev.Reason {
+		case "":
+			a.refusal = problem.New(problem.Expired, "nobody approved it in time")
+		case approval.Withdrawn:
+			a.refusal = problem.New(problem.Cancelled, "%s while it waited for approval", ev.Reason)
+		default:
 			a.refusal = problem.New(problem.Denied, "%s while it waited for approval", ev.Reason)
 		}
 	default:
@@ -127,7 +132,8 @@ func (s *Service) takeEdit(ctx context.Context, a *question) error {
 		a.refusal = problem.New(problem.Conflict, "the decision names an edit that is not of this call, or that it is not about; ask again")
 		return nil
 	}
-	a.request.Body.Args, a.request.ArgsDigest = edit.Body.Args, permit.Digest(edit.Body.Args)
+	a.request.Body.Args = edit.Body.Args // what was answered to the server stays, and was part of what they approved
+	a.request.ArgsDigest = permit.ArgsDigest(a.request.Body)
 	a.quorum, a.approver = max(edit.Quorum, 1), edit.Approver // of the grant that the edited arguments fall under
 	return nil
 }
@@ -159,7 +165,7 @@ func (s *Service) decide(ctx context.Context, a question) error {
 	var k knowledge
 	d := policy.Decision{Verdict: policy.Refuse}
 	earlier := s.approvedEarlier(ctx, a.tenant, r.Run)
-	args, err := permit.CanonicalArgs(r.Body.Args)
+	args, input, err := s.canonical(a.tenant, r)
 	enough, granting := s.standing(a)
 	switch {
 	case a.approved != "" && !enough:
@@ -168,16 +174,11 @@ func (s *Service) decide(ctx context.Context, a question) error {
 		d.Code, d.Reason = a.refusal.Code, a.refusal.Message
 	case err != nil:
 		d.Code, d.Reason = problem.CodeOf(err), problem.DetailOf(err).Message
-	case permit.Digest(r.Body.Args) != r.ArgsDigest:
+	case permit.ArgsDigest(r.Body) != r.ArgsDigest:
 		d.Code, d.Reason = problem.Invalid, "the arguments do not have the digest that the request names"
 	default:
 		k = s.knowledge(a.tenant, r.Agent, r.Tool, args)
-		d = s.judge(k, policy.Request{Run: r.Run, Args: args, Tainted: len(r.Taint) > 0, NotAfter: r.NotAfter, Approved: a.approved, Before: earlier.under, Passed: earlier.forRun})
-	}
-	if d.Verdict == policy.Hold && len(r.Body.Input) > 0 {
-		// Whoever approves sees the arguments. What a server takes from a client's answers beside them nobody would have seen.
-		d = policy.Decision{Verdict: policy.Refuse, Grant: d.Grant, Lent: d.Lent, Code: problem.Denied,
-			Reason: "a call that a person has to approve cannot bring answers to what its server asked (inputResponses, requestState)"}
+		d = s.judge(k, policy.Request{Run: r.Run, Args: args, Input: input, Tainted: len(r.Taint) > 0, NotAfter: r.NotAfter, Approved: a.approved, Before: earlier.under, Passed: earlier.forRun})
 	}
 	if err := earlier.failed(); err != nil {
 		return err
@@ -239,6 +240,19 @@ func (s *Service) decide(ctx context.Context, a question) error {
 		s.deps.Conn.SendHint(r.Hint, bus.Hint{Call: r.Call, Seq: seq})
 	}
 	return nil
+}
+
+// canonical reads what a call is made with. Answers to what a server asked are for tools of MCP servers: nobody else would
+// read them, so nobody else is to be thought to have.
+func (s *Service) canonical(tenant id.Tenant, r call.Requested) (args, input json.RawMessage, err error) {
+	if args, err = permit.CanonicalArgs(r.Body.Args); err != nil || len(r.Body.Input) == 0 {
+		return args, nil, err
+	}
+	if def, ok := s.state.Connection(tenant, connectionOf(r.Tool)); !ok || def.Type != connection.MCP || r.Client == nil {
+		return nil, nil, problem.New(problem.Invalid, "%.200s asks nobody anything, so there is nothing to answer it (inputResponses, requestState)", r.Tool)
+	}
+	input, err = permit.CanonicalInput(r.Body.Input)
+	return args, input, err
 }
 
 // approved is what members approved in a run before. It reads the run only when a grant's rule asks, and then once.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/url"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/execwarden/execwarden/libs/bus"
@@ -39,8 +38,8 @@ func checkOAuth(def connection.Defined) error {
 		return problem.New(problem.Invalid, "oauth has a client_id of over 1000 bytes, or over 50 scopes")
 	}
 	for _, s := range o.Scopes {
-		if s == "" || len(s) > 200 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
-			return problem.New(problem.Invalid, "oauth.scopes: %.80q is not a scope", s) // RFC 6749 section 3.3
+		if !oauth.IsScope(s) {
+			return problem.New(problem.Invalid, "oauth.scopes: %.80q is not a scope", s)
 		}
 	}
 	return nil
@@ -75,7 +74,7 @@ func (s *Service) beginLogin(ctx context.Context, who rpc.Caller, q ask.BeginLog
 	if err != nil {
 		return ask.LoginBegun{}, err
 	}
-	return s.oauth.Begin(ctx, conn, by, q.Redirect)
+	return s.oauth.Begin(ctx, conn, by, q.Redirect, q.Document)
 }
 
 // lookLogin and finishLogin are asked for whoever holds the state: the tenant is the state's own.

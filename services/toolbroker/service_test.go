@@ -315,7 +315,7 @@ func TestHeld(t *testing.T) {
 	h := start(t)
 	h.grant("grt_comment", "github.add_issue_comment", grant.Always)
 	held := map[id.Call]call.Held{}
-	for _, c := range []id.Call{"call_yes", "call_no", "call_other", "call_late", "call_changed"} {
+	for _, c := range []id.Call{"call_yes", "call_no", "call_other", "call_late", "call_withdrawn", "call_changed"} {
 		h.request(c, "github.add_issue_comment", commentArgs, nil)
 		held[c], _ = await[call.Held](h, c)
 	}
@@ -326,8 +326,9 @@ func TestHeld(t *testing.T) {
 	h.decide(held["call_no"], held["call_no"].Digest, false)
 	h.decide(held["call_other"], permit.Digest([]byte("something else")), true)
 	h.Say(schemas.Approvals, eventlog.Draft{Key: "apr_late", Event: approval.Expired{Approval: "apr_late", Call: "call_late", Run: run1, Digest: held["call_late"].Digest, Requested: held["call_late"].Requested}})
+	h.Say(schemas.Approvals, eventlog.Draft{Key: "apr_gone", Event: approval.Expired{Approval: "apr_gone", Call: "call_withdrawn", Run: run1, Digest: held["call_withdrawn"].Digest, Requested: held["call_withdrawn"].Requested, Reason: approval.Withdrawn}})
 	await[call.Finished](h, "call_yes")
-	for c, code := range map[id.Call]problem.Code{"call_no": problem.Denied, "call_other": problem.Conflict, "call_late": problem.Expired} {
+	for c, code := range map[id.Call]problem.Code{"call_no": problem.Denied, "call_other": problem.Conflict, "call_late": problem.Expired, "call_withdrawn": problem.Cancelled} {
 		if got, _ := await[call.Refused](h, c); got.Code != string(code) {
 			t.Errorf("%s: %+v, want %s", c, got, code)
 		}

@@ -41,7 +41,7 @@ func (s *Service) onAdmitted(ctx context.Context, h bus.Heard) error {
 	if err != nil {
 		return s.refuse(ctx, w, err)
 	}
-	c := upstream.Call{Call: w.Admitted.Call, Tool: short, Args: w.Requested.Body.Args, Effect: w.Requested.Effect, News: s.news(w), Client: s.client(work, w)}
+	c := upstream.Call{Call: w.Admitted.Call, Tool: short, Args: w.Requested.Body.Args, Schema: known.Tool.Schema, Effect: w.Requested.Effect, News: s.news(w), Client: s.client(work, w)}
 	if known.Tool.Effect == connection.Pure {
 		end, err := s.attempt(work, provider, c, w, def)
 		if err != nil {

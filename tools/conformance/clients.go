@@ -18,6 +18,9 @@ import (
 //go:embed clients/session.mjs
 var session []byte
 
+// typescript are the official clients, by the revision that they speak.
+var typescript = map[string]string{"2025-11-25": "v1", "2026-07-28": "v2"}
+
 // sessions has real clients list, call, be asked and wait for a person.
 func (s *site) sessions(ctx context.Context, t tree) error {
 	script := filepath.Join(string(t), "session.mjs") // beside what it imports
@@ -33,8 +36,11 @@ func (s *site) sessions(ctx context.Context, t tree) error {
 		fmt.Fprintf(s.out, "%s: holds\n", what)
 	}
 	for _, revision := range revisions {
-		client := map[string]string{"2025-11-25": "v1", "2026-07-28": "v2"}[revision]
+		client := typescript[revision]
 		try(fmt.Sprintf("TypeScript client %s, %s: list, progress, elicitation, a refusal, an approval", client, revision), s.typescript(ctx, t, script, client, revision))
+	}
+	if err := s.logins(ctx, t, try); err != nil {
+		return err
 	}
 	try("Inspector: list and call", s.inspector(ctx, t))
 	try("Inspector over execwarden mcp stdio: list and call", s.overStdio(ctx, t))

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"text/template"
 	"time"
 
@@ -24,8 +25,13 @@ type site struct {
 	out     io.Writer
 	warden  *warden.Warden
 	servers []*exec.Cmd
-	shims   map[string]*shim // by revision
-	tokens  map[string]string
+	shims   map[string]*shim  // by revision
+	tokens  map[string]string // of agents
+	owner   string            // the owner's
+	trials  atomic.Int64      // made so far: each has a connection of its own name
+
+	jobs     *jobs
+	jobShims []*shim
 }
 
 // Connections to the reference server, by the revision that it serves there, and the agents.
@@ -34,10 +40,12 @@ var connections = map[string]string{"2025-11-25": "stateful", "2026-07-28": "sta
 const (
 	suiteAgent   = "suite"
 	clientsAgent = "clients"
+	trialsAgent  = "trials"
 )
 
 // manifests are applied as a user applies them. The suite's agent may do everything, and nobody approves for it; sampling is named,
-// since no selector of tools means it. The clients' has one call that a person approves.
+// since no selector of tools means it. The clients' has one call that a
+// person approves. The trials' may do everything at connections that are yet to come.
 var manifests = template.Must(template.New("").Parse(`
 kind: Agent
 name: suite
@@ -46,6 +54,16 @@ hosting: external
 kind: Agent
 name: clients
 hosting: external
+---
+kind: Agent
+name: trials
+hosting: external
+---
+kind: Grant
+name: trials
+agent: trials
+tool: "*.*"
+approval: never
 {{- range .}}
 ---
 kind: Connection
@@ -87,6 +105,8 @@ approval: always
 {{- end}}
 `))
 
+var jobsManifest = template.Must(template.New("").Parse(jobsManifests))
+
 // elicits is the tool by which the reference server asks its client, in each revision.
 var elicits = map[string]string{"2025-11-25": "test_elicitation", "2026-07-28": "test_input_required_result_elicitation"}
 
@@ -113,6 +133,9 @@ func open(ctx context.Context, cfg Config) (s *site, err error) {
 			return s, err
 		}
 		all = append(all, served{connections[revision], "http://" + address, address, elicits[revision]})
+	}
+	if s.jobs, err = openJobs(); err != nil {
+		return s, err
 	}
 	log, err := os.Create(filepath.Join(s.dir, "up.log"))
 	if err != nil {
@@ -160,6 +183,9 @@ func (s *site) configure(ctx context.Context, all []served) error {
 	if err := manifests.Execute(&text, all); err != nil {
 		return err
 	}
+	if err := jobsManifest.Execute(&text, struct{ At, Address string }{s.jobs.at, strings.TrimPrefix(s.jobs.at, "http://")}); err != nil {
+		return err
+	}
 	path := filepath.Join(s.dir, "manifests.yaml")
 	if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
 		return err
@@ -170,7 +196,12 @@ func (s *site) configure(ctx context.Context, all []served) error {
 	if err := s.warden.AwaitTools(ctx); err != nil {
 		return err
 	}
-	for _, agent := range []string{suiteAgent, clientsAgent} {
+	owner, err := os.ReadFile(s.warden.At().TokenFile)
+	if err != nil {
+		return err
+	}
+	s.owner = strings.TrimSpace(string(owner))
+	for _, agent := range []string{suiteAgent, clientsAgent, trialsAgent, tasksAgent} {
 		file := filepath.Join(s.dir, agent+".token")
 		if err := s.quietly(ctx, "tokens", "create", "--agent", agent, "--token-out", file); err != nil {
 			return err
@@ -204,6 +235,9 @@ func (s *site) close() error {
 	for _, shim := range s.shims {
 		faults = append(faults, shim.close())
 	}
+	for _, shim := range s.jobShims {
+		faults = append(faults, shim.close())
+	}
 	if s.warden != nil {
 		if err := s.warden.Stop(); err != nil {
 			log, _ := os.ReadFile(filepath.Join(s.dir, "up.log")) // what can be read of why
@@ -214,5 +248,5 @@ func (s *site) close() error {
 		_ = server.Process.Kill() // it has nothing to keep
 		_ = server.Wait()
 	}
-	return errors.Join(append(faults, os.RemoveAll(s.dir))...)
+	return errors.Join(append(faults, s.jobs.close(), os.RemoveAll(s.dir))...)
 }

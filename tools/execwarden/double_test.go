@@ -462,7 +462,7 @@ func (d *double) hold(which id.Run, who id.Agent) {
 	args := json.RawMessage(`{"owner":"acme","repo":"shop","issue_number":7,"body":"thanks \u001b[2J"}`)
 	v := approval.Requested{
 		Approval: id.Approval(strings.Replace(string(which), "run_", "apr_", 1)), Call: held, Run: which, Agent: who, Tool: "github.add_issue_comment",
-		Grant: "grt_comments", Digest: "sha256:abc", Reason: "the grant asks for a person", ExpiresAt: at(3600), Body: approval.Shown{Args: args},
+		Grant: "grt_comments", Digest: "sha256:abc", Reason: "the grant asks for a person", ExpiresAt: at(3600), Body: approval.Shown{Args: args, Input: json.RawMessage(`{"requestState":"of the server \u001b[2J"}`)},
 	}
 	d.say(which, "agt_held", call.Requested{Call: held, Run: which, Agent: who, Tool: v.Tool, Body: call.Args{Args: args}})
 	d.say(which, "service:toolbroker", call.Held{Call: held, Run: which, Agent: who, Tool: v.Tool, Digest: v.Digest, Reason: v.Reason})

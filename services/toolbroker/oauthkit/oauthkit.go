@@ -3,11 +3,13 @@
 package oauthkit
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -39,6 +41,10 @@ type Faults struct {
 	Unavailable int           // token requests that are answered with 503 first
 	Quote       bool          // errors quote what was sent
 	ForgetOld   bool          // access tokens are not taken when a newer one was made
+	Wants       string        // the scopes that a call of a tool takes
+	Withhold    bool          // they are given to nobody
+	Offline     bool          // there is a scope for refresh tokens
+	Documents   bool          // clients may be known by a metadata document
 }
 
 // Server is both servers.
@@ -51,6 +57,7 @@ type Server struct {
 	clients   map[string]string // id: secret
 	codes     map[string]grant
 	access    map[string]time.Time
+	scopes    map[string]string
 	refresh   map[string]bool // false: spent
 	ended     bool            // a refresh token came twice
 	seq       int
@@ -62,7 +69,7 @@ type Server struct {
 	handler   http.Handler
 }
 
-type grant struct{ challenge, redirect, client, resource string }
+type grant struct{ challenge, redirect, client, resource, scope string }
 
 // Secret is the secret of the client that was registered by hand, ClientID its id.
 const (
@@ -73,7 +80,7 @@ const (
 // Start runs both until the test ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{Life: time.Hour, clients: map[string]string{ClientID: Secret}, codes: map[string]grant{}, access: map[string]time.Time{}, refresh: map[string]bool{}}
+	s := &Server{Life: time.Hour, clients: map[string]string{ClientID: Secret}, codes: map[string]grant{}, access: map[string]time.Time{}, scopes: map[string]string{}, refresh: map[string]bool{}}
 	server := mcp.NewServer(&mcp.Implementation{Name: "tickets", Version: "1"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "echo", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}, func(_ context.Context, _ *mcp.CallToolRequest, in map[string]any) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(in["say"])}}}, nil, nil
@@ -156,6 +163,7 @@ func (s *Server) protected(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	f := s.faults
 	ends, known := s.access[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	scopes := strings.Fields(s.scopes[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")])
 	s.mu.Unlock()
 	const name = "/.well-known/oauth-protected-resource"
 	switch {
@@ -185,12 +193,22 @@ func (s *Server) protected(w http.ResponseWriter, r *http.Request) {
 		}
 		w.Header().Set("WWW-Authenticate", header)
 		w.WriteHeader(http.StatusUnauthorized)
+	case f.Wants != "" && calls(r) && !slices.Contains(scopes, f.Wants):
+		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+f.Wants+`"`)
+		w.WriteHeader(http.StatusForbidden)
 	default:
 		s.mu.Lock()
 		s.used = append(s.used, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 		s.mu.Unlock()
 		s.handler.ServeHTTP(w, r)
 	}
+}
+
+// calls says whether a request is a tool's call.
+func calls(r *http.Request) bool {
+	raw, _ := io.ReadAll(r.Body) // what cannot be read is no call
+	r.Body = io.NopCloser(bytes.NewReader(raw))
+	return bytes.Contains(raw, []byte(`"tools/call"`))
 }
 
 // Used lists the access tokens of the requests that were let through since it was last asked, each once.
@@ -229,6 +247,10 @@ func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) {
 	if f.Issuer != "" {
 		m["issuer"] = f.Issuer
 	}
+	if f.Offline {
+		m["scopes_supported"] = []string{"tickets:read", "offline_access"}
+	}
+	m["client_id_metadata_document_supported"] = f.Documents
 	if f.TokenURL != "" {
 		m["token_endpoint"] = f.TokenURL
 	}
@@ -262,14 +284,14 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 		back.Set("iss", iss)
 	}
 	switch {
-	case s.clients[q.Get("client_id")] == "" || q.Get("code_challenge_method") != "S256" || q.Get("code_challenge") == "":
+	case s.clients[q.Get("client_id")] == "" && !s.documented(q.Get("client_id")) || q.Get("code_challenge_method") != "S256" || q.Get("code_challenge") == "":
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	case q.Get("resource") == "":
 		back.Set("error", "invalid_target")
 	default:
 		code := s.fresh("code")
-		s.codes[code] = grant{q.Get("code_challenge"), q.Get("redirect_uri"), q.Get("client_id"), q.Get("resource")}
+		s.codes[code] = grant{q.Get("code_challenge"), q.Get("redirect_uri"), q.Get("client_id"), q.Get("resource"), q.Get("scope")}
 		back.Set("code", code)
 	}
 	http.Redirect(w, r, q.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
@@ -330,7 +352,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.secrets = append(s.secrets, f.Get("code_verifier"))
-		s.give(w, true)
+		s.give(w, true, g.scope)
 	case "refresh_token":
 		unspent, known := s.refresh[f.Get("refresh_token")]
 		if known && !unspent {
@@ -344,10 +366,10 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 		}
 		s.refresh[f.Get("refresh_token")] = false
 		s.refreshed++
-		s.give(w, true)
+		s.give(w, true, "")
 	case "client_credentials":
 		s.refreshed++
-		s.give(w, false)
+		s.give(w, false, "")
 	default:
 		refuse("unsupported_grant_type")
 	}
@@ -361,14 +383,23 @@ func (s *Server) client(r *http.Request) (string, bool) {
 	} else {
 		name, secret = r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 	}
-	return name, s.clients[name] != "" && s.clients[name] == secret
+	return name, s.clients[name] != "" && s.clients[name] == secret || s.documented(name) && secret == ""
 }
 
-func (s *Server) give(w http.ResponseWriter, refresh bool) {
+// documented says whether a client is known by its document, which is not looked at.
+func (s *Server) documented(client string) bool {
+	return s.faults.Documents && strings.HasPrefix(client, "https://")
+}
+
+func (s *Server) give(w http.ResponseWriter, refresh bool, scope string) {
 	if s.faults.ForgetOld {
 		clear(s.access)
 	}
 	m := map[string]any{"access_token": s.fresh("access"), "token_type": "Bearer", "expires_in": int(s.Life.Seconds()), "scope": "tickets:read"}
+	if scope != "" && !s.faults.Withhold {
+		m["scope"] = scope
+	}
+	s.scopes[m["access_token"].(string)] = m["scope"].(string)
 	s.access[m["access_token"].(string)] = time.Now().Add(s.Life)
 	if refresh {
 		m["refresh_token"] = s.fresh("refresh")

@@ -75,4 +75,5 @@ type Notice struct {
 	Expires  time.Time
 	Link     string // to the console's page; empty: where that is was not configured
 	Args     []byte // nil: the target is not told
+	Input    []byte // what is answered with them to what a server asked; nil: nothing, or not told
 }

@@ -93,7 +93,8 @@ func TestWebhookIsSigned(t *testing.T) {
 		t.Errorf("the arguments are told: %s", text)
 	}
 	n.Args = []byte(`{"body":"hello"}`)
-	if err := c.Carry(t.Context(), target.Webhook, to, n); err != nil || !strings.Contains(got.Load().(string), `"args":{"body":"hello"}`) {
+	n.Input = []byte(`{"requestState":"s"}`)
+	if err := c.Carry(t.Context(), target.Webhook, to, n); err != nil || !strings.Contains(got.Load().(string), `"args":{"body":"hello"},"input":{"requestState":"s"}`) {
 		t.Errorf("%v: %s", err, got.Load())
 	}
 	for _, bad := range []string{"", "whsec_", "whsec_!!!", "0123456789abcdef0123456789abcdef", "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 23)), "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 65))} {
@@ -122,6 +123,7 @@ func TestSlackShape(t *testing.T) {
 	n := waiting()
 	n.Tool, n.Reason = "x.<!channel>", "<https://evil.example|look> @here `*b*`\n\u202efake line: yes\uFE01"
 	n.Args = []byte("{\"a\":\"``` <!everyone> @all\"}")
+	n.Input = []byte("{\"b\":\"``` <!here> @all answered\u202e\"}")
 	if err := New(nil).Carry(t.Context(), target.Slack, to, n); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +132,7 @@ func TestSlackShape(t *testing.T) {
 			t.Errorf("%q in %s", bad, text)
 		}
 	}
-	for _, want := range []string{"*Waits for approval: x.", "Why it is held: ", "Until: Tue, 01 Dec 2026 12:00:00 UTC", "\n<https://warden.example.com/approvals/apr_1|Open the approval>"} {
+	for _, want := range []string{"*Waits for approval: x.", "Why it is held: ", "Until: Tue, 01 Dec 2026 12:00:00 UTC", "answered", "\n<https://warden.example.com/approvals/apr_1|Open the approval>"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
 		}

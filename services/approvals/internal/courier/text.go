@@ -10,7 +10,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/target"
 )
 
-// maxArgs is how much of the arguments a person is shown, in bytes. The page has all of them.
+// maxArgs is how much of the arguments a person is shown, in bytes, and of what is answered with them. The page has all of them.
 const maxArgs = 4 << 10
 
 // title says in one line what there is to tell.
@@ -53,14 +53,19 @@ func (n Notice) facts() (lines []string) {
 	return lines
 }
 
-// args are the arguments as people are shown them, "" when the target is not told.
+// args are the arguments as people are shown them, with what is answered beside them; "" when the target is not told.
 func (n Notice) args() string {
-	if len(n.Args) == 0 {
-		return ""
+	text := shortened(n.Args)
+	if len(n.Input) > 0 {
+		text += " answering its server " + shortened(n.Input)
 	}
-	text := string(n.Args)
+	return text
+}
+
+func shortened(raw []byte) string {
+	text := string(raw)
 	if len(text) > maxArgs {
-		text = strings.ToValidUTF8(text[:maxArgs], "") + fmt.Sprintf(" … (%d bytes in all)", len(n.Args))
+		text = strings.ToValidUTF8(text[:maxArgs], "") + fmt.Sprintf(" … (%d bytes in all)", len(raw))
 	}
 	return clean(text)
 }

@@ -70,6 +70,7 @@ type data struct {
 	ExpiresAt time.Time       `json:"expires_at,omitzero"`
 	Link      string          `json:"link,omitempty"`
 	Args      json.RawMessage `json:"args,omitempty"`
+	Input     json.RawMessage `json:"input,omitempty"`
 }
 
 // webhook signs the notice. The id stays the same for every attempt; time and signature are the attempt's.
@@ -80,7 +81,7 @@ func (c *Courier) webhook(ctx context.Context, to Address, n Notice) error {
 	}
 	now := c.now().UTC()
 	body, err := json.Marshal(event{"approval." + string(n.About), now.Truncate(time.Millisecond), data{
-		n.ID, n.Tenant, n.Approval, n.State, n.By, n.Agent, n.Tool, n.Run, n.Grant, n.Reason, n.Expires, n.Link, n.Args,
+		n.ID, n.Tenant, n.Approval, n.State, n.By, n.Agent, n.Tool, n.Run, n.Grant, n.Reason, n.Expires, n.Link, n.Args, n.Input,
 	}})
 	if err != nil {
 		return &Refusal{Reason: "the notice cannot be written", Final: true}

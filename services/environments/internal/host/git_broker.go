@@ -110,7 +110,7 @@ func (g *gitCall) lent(ctx context.Context, name string) error {
 		g.out.Branch, g.out.Commit = how.branch, source
 		g.out.Pushed = pushed(text)
 		if !ok && g.out.Pushed == "" && serve.pushing && g.begunToPush(fault) {
-			return problem.New(problem.Unknown, "unknown_outcome: git was cut off while it pushed: %s", g.out.Stderr)
+			return g.lookUp(ctx, serve, how.branch, source)
 		}
 	case !ok:
 	case name == "git_clone":

@@ -48,8 +48,10 @@ type borrowing struct {
 
 	mu      sync.Mutex
 	closed  bool
-	fault   error // the first
-	pushing bool  // some of a push was sent
+	fault   error  // the first
+	pushing bool   // some of a push was sent
+	whole   bool   // all of it was, or may have been
+	refs    advert // what the git server had before
 }
 
 func (h *Host) borrow(ctx context.Context, p *place, o connector.Order, l machine.Lent) (b *borrowing, port int, err error) {
@@ -133,7 +135,7 @@ func (b *borrowing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !q.Refs {
 		if q.Service == "git-receive-pack" {
 			b.mu.Lock()
-			b.pushing = true
+			b.pushing, b.whole = true, false
 			b.mu.Unlock()
 		}
 		if err := b.send(r, lent); err != nil {
@@ -156,6 +158,11 @@ func (b *borrowing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Cache-Control", "no-cache")
 			begun = true
 		}
+		if q.Refs {
+			b.mu.Lock()
+			b.refs.add(data)
+			b.mu.Unlock()
+		}
 		if _, err := w.Write(data); err != nil {
 			return // git is gone
 		}
@@ -173,6 +180,11 @@ func (b *borrowing) send(r *http.Request, lent Lent) error {
 		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !last {
 			return problem.Wrap(err, problem.Cancelled, "git was cut off")
+		}
+		if last {
+			b.mu.Lock()
+			b.whole = true // before it is: what becomes of it may not be known
+			b.mu.Unlock()
 		}
 		if err := lent.Put(r.Context(), piece[:n], last); err != nil || last {
 			return err

@@ -29,6 +29,15 @@ type lending struct {
 	mu     sync.Mutex
 	opened []connector.GitOpen
 	refuse error
+	cut    cut // of a push
+}
+
+// cut says where a push is cut off.
+type cut struct {
+	body   bool // before all of it was sent
+	server bool // the git server does nothing about it
+	answer bool // what it answers is lost
+	look   bool // and nothing is lent any more
 }
 
 func (l *lending) Open(_ context.Context, q connector.GitOpen) (Lent, error) {
@@ -84,6 +93,25 @@ func (l *lentTest) ask(method, path string, body io.Reader) {
 
 func (l *lentTest) Put(_ context.Context, data []byte, last bool) error {
 	l.body.Write(data)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut != (cut{}) && bytes.Contains(l.body.Bytes(), []byte("PACK")) {
+		if l.cut.look {
+			l.refuse = problem.New(problem.Denied, "the grant was revoked")
+		}
+		if l.cut.body {
+			return problem.New(problem.Unavailable, "the broker does not answer")
+		}
+		if last && !l.cut.server {
+			l.ask(http.MethodPost, l.open.Service, &l.body)
+		} else if last {
+			close(l.answered)
+		}
+		if last && l.cut.answer {
+			l.err = problem.New(problem.Unavailable, "the broker does not answer")
+		}
+		return nil
+	}
 	if last {
 		l.ask(http.MethodPost, l.open.Service, &l.body)
 	}
@@ -287,5 +315,89 @@ for method, path in [("GET", "/acme/other.git/info/refs?service=git-upload-pack"
 	}
 	if slices.ContainsFunc(l.opened, func(q connector.GitOpen) bool { return q.Service != "git-receive-pack" }) || len(l.opened) != 2 {
 		t.Errorf("the broker was asked %+v", l.opened)
+	}
+}
+
+// A push that is cut off is looked up: it was made, or it had no effect and never will, or nobody can say.
+func TestPushThatIsCutOff(t *testing.T) {
+	d := newBare(t, "network: off")
+	server := gitkit.Start(t, canary)
+	l := d.borrows(server)
+	d.gitOK("git_clone", map[string]any{"connection": "github", "repo": "acme/shop", "dir": "shop"})
+	main := server.Ref("main")
+	n := 0
+	for name, c := range map[string]struct {
+		cut    cut
+		state  connector.State
+		pushed string
+		made   bool
+		words  string
+	}{
+		"the answer is lost":                     {cut{answer: true}, connector.Done, "new", true, "is at the commit"},
+		"before it was whole":                    {cut{body: true}, connector.Done, "", false, "is as it was"},
+		"the git server is not done":             {cut{server: true, answer: true}, connector.Unknown, "", false, "unknown_outcome"},
+		"the answer is lost, and it is revoked":  {cut{answer: true, look: true}, connector.Unknown, "", true, "the grant was revoked"},
+		"before it was whole, and it is revoked": {cut{body: true, look: true}, connector.Unknown, "", false, "the grant was revoked"},
+	} {
+		for _, there := range []bool{false, true} {
+			n++
+			branch, before, pushed := fmt.Sprint("b", n), "", c.pushed
+			if there {
+				d.gitOK("git_push", map[string]any{"connection": "github", "repo": "acme/shop", "dir": "shop", "branch": branch})
+				if before = server.Ref(branch); pushed != "" {
+					pushed = "updated"
+				}
+			}
+			d.sh(fmt.Sprintf("cd shop && head -c %d /dev/urandom >big%d", 3*connector.MaxPiece, n))
+			commit := d.gitOK("git_commit", map[string]any{"dir": "shop", "message": "more", "all": true}).Commit
+			l.mu.Lock()
+			l.cut = c.cut
+			l.mu.Unlock()
+			out, a := d.git("git_push", map[string]any{"connection": "github", "repo": "acme/shop", "dir": "shop", "branch": branch})
+			l.mu.Lock()
+			l.cut, l.refuse = cut{}, nil
+			l.mu.Unlock()
+			said := a.Message + out.Problem
+			if a.State != c.state || out.Pushed != pushed || a.ToolError != (a.State == connector.Done && !c.made) || !strings.Contains(said, c.words) {
+				t.Errorf("%s, there %v: %s, error %v, %+v, %s", name, there, a.State, a.ToolError, out, a.Message)
+			}
+			if at := server.Ref(branch); c.made && at != commit || !c.made && at != before {
+				t.Errorf("%s, there %v: the branch is at %q", name, there, at)
+			}
+		}
+	}
+	if server.Ref("main") != main {
+		t.Error("another branch has moved")
+	}
+}
+
+func TestAdvert(t *testing.T) {
+	line := func(text string) string { return fmt.Sprintf("%04x%s", len(text)+4, text) }
+	id := strings.Repeat("a", 40)
+	service := line("# service=git-receive-pack\n") + "0000"
+	for name, c := range map[string]struct {
+		text, commit string
+		ok           bool
+	}{
+		"there":            {service + line(id+" refs/heads/b\x00report-status\n") + "0000", id, true},
+		"second":           {service + line(strings.Repeat("b", 40)+" refs/heads/a\x00caps\n") + line(id+" refs/heads/b\n") + "0000", id, true},
+		"not there":        {service + line(id+" refs/heads/bb\x00caps\n") + "0000", "", true},
+		"another's tail":   {service + line(id+" refs/heads/x\x00 refs/heads/b\n") + "0000", "", true},
+		"an empty one":     {service + line(strings.Repeat("0", 40)+" capabilities^{}\x00caps\n") + "0000", "", true},
+		"version 1":        {service + line("version 1\n") + line(id+" refs/heads/b\x00caps\n") + "0000", id, true},
+		"cut":              {service + line(id+" refs/heads/b\x00caps\n"), "", false},
+		"cut within":       {service + line(id + " refs/heads/b\x00caps\n")[:20], "", false},
+		"nothing":          {"", "", false},
+		"no lengths":       {"<html>not found</html>", "", false},
+		"a length below 4": {service + "0003" + "0000", "", false},
+		"too long":         {service + strings.Repeat(line(id+" refs/tags/"+strings.Repeat("t", 60000)+"\n"), 80) + "0000", "", false},
+	} {
+		var a advert
+		for text := []byte(c.text); len(text) > 0; text = text[min(len(text), 7000):] {
+			a.add(text[:min(len(text), 7000)])
+		}
+		if commit, ok := a.at("refs/heads/b"); commit != c.commit || ok != c.ok {
+			t.Errorf("%s: %q, %v", name, commit, ok)
+		}
 	}
 }

@@ -63,9 +63,10 @@ type Host struct {
 	containing sync.Mutex
 	beside     *container.Engine // for containers beside commands; nil: it was not needed yet
 
-	visiting sync.Mutex // one visit begins at a time
+	visiting sync.Mutex
 	visitors map[id.Visit]*visitor
-	life     context.Context // of what is about visits
+	entering map[id.Visit]chan struct{} // visits that begin now; closed when they have, or have not
+	life     context.Context            // of what is about visits
 	endLife  context.CancelFunc
 	working  sync.WaitGroup
 }
@@ -86,7 +87,7 @@ type place struct {
 // New tries what holds commands back here, by really holding one, and finds the attachments of an earlier life.
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	h := &Host{cfg: cfg, places: map[id.Attachment]*place{}, flying: map[id.Call]*flight{}, gates: map[string]*sync.RWMutex{}, rooms: map[string]room{},
-		tails: make(chan tail, maxTails), following: map[string]bool{}, visitors: map[id.Visit]*visitor{}}
+		tails: make(chan tail, maxTails), following: map[string]bool{}, visitors: map[id.Visit]*visitor{}, entering: map[id.Visit]chan struct{}{}}
 	var err error
 	if h.http, err = privatehttp.Open(cfg.Policy.PrivateHTTP); err != nil {
 		return nil, err

@@ -32,8 +32,9 @@ type visitor struct {
 
 	mu      sync.Mutex
 	streams map[int]*stream
-	seen    time.Time // when the person was last heard, by streams that are no more
-	opened  int       // streams, ever
+	opening map[int]chan struct{} // streams that are being joined; closed when they are, or are not
+	seen    time.Time             // when the person was last heard, by streams that are no more
+	opened  int                   // streams, ever
 	in, out int64
 	gone    bool // the person left
 	hung    bool // they may not be there any more
@@ -60,61 +61,102 @@ func (h *Host) OpenVisit(ctx context.Context, v connector.Visit, o connector.Ope
 	if err != nil {
 		return err
 	}
-	h.visiting.Lock()
-	defer h.visiting.Unlock()
-	g, there := h.visitors[v.Visit]
-	if !there {
-		if !fresh {
-			return problem.New(problem.Expired, "the visit has ended, and may not begin any more")
-		}
-		if g, err = h.begin(ctx, p, v, o); err != nil {
-			return err
-		}
+	g, err := h.visitor(ctx, p, v, o, fresh)
+	if err != nil {
+		return err
 	}
 	return h.stream(ctx, g, o, send)
 }
 
-// begin holds a visit against the policy and begins it. It is called with visiting held.
-func (h *Host) begin(ctx context.Context, p *place, v connector.Visit, o connector.OpenVisit) (*visitor, error) {
-	if len(h.visitors) >= maxVisits {
-		return nil, problem.New(problem.Busy, "%d people are on the machine, which is the most at once", maxVisits)
+// visitor gives a visit that is there, or begins it. Nobody else's visit waits for that: it takes as long as the cage does.
+func (h *Host) visitor(ctx context.Context, p *place, v connector.Visit, o connector.OpenVisit, fresh bool) (*visitor, error) {
+	begun, err := claim(ctx, &h.visiting, h.entering, v.Visit)
+	if err != nil {
+		return nil, err
 	}
+	if g, there := h.visitors[v.Visit]; there {
+		h.visiting.Unlock()
+		return g, nil
+	}
+	switch {
+	case !fresh:
+		err = problem.New(problem.Expired, "the visit has ended, and may not begin any more")
+	case len(h.visitors)+len(h.entering) >= maxVisits:
+		err = problem.New(problem.Busy, "%d people are on the machine, which is the most at once", maxVisits)
+	}
+	if err != nil {
+		h.visiting.Unlock()
+		return nil, err
+	}
+	h.entering[v.Visit] = begun
+	h.visiting.Unlock()
+	err = h.begin(ctx, p, v, o)
+	h.visiting.Lock()
+	defer h.visiting.Unlock()
+	delete(h.entering, v.Visit)
+	close(begun)
+	if err != nil {
+		return nil, err
+	}
+	return h.receive(p, v), nil
+}
+
+// claim locks as soon as nobody else is about key, and gives what says to others that this one is, once it is put under the key.
+// Problems: those of a context that ended first, unlocked.
+func claim[K comparable](ctx context.Context, lock sync.Locker, busy map[K]chan struct{}, key K) (chan struct{}, error) {
+	for {
+		lock.Lock()
+		others, there := busy[key]
+		if !there {
+			return make(chan struct{}), nil
+		}
+		lock.Unlock()
+		select {
+		case <-others:
+		case <-ctx.Done():
+			return nil, problem.Wrap(ctx.Err(), problem.Unavailable, "the visit is being opened already, and not done with that")
+		}
+	}
+}
+
+// begin holds a visit against the policy and begins it. It is called by one at a time for a visit.
+func (h *Host) begin(ctx context.Context, p *place, v connector.Visit, o connector.OpenVisit) error {
 	// Also one whose end was told: its permit may be good still.
 	for _, file := range []string{visitFile(p, v.Visit), filepath.Join(visitsDir(p), string(v.Visit)+".ended")} {
 		if _, err := os.Lstat(file); !errors.Is(err, os.ErrNotExist) {
-			return nil, problem.New(problem.Conflict, "the visit has ended")
+			return problem.New(problem.Conflict, "the visit has ended")
 		}
 	}
 	if err := os.MkdirAll(visitsDir(p), 0o700); err != nil {
-		return nil, problem.Wrap(err, problem.Unavailable, "the visit's record cannot be written: %v", err)
+		return problem.Wrap(err, problem.Unavailable, "the visit's record cannot be written: %v", err)
 	}
 	switch v.Way {
 	case visit.Shell:
 		if err := h.cfg.Policy.MayShell(); err != nil {
-			return nil, err
+			return err
 		}
 	case visit.Preview:
 		if err := h.cfg.Policy.MayPreview(v.Port); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := writeReceipt(visitFile(p, v.Visit), v); err != nil {
-		return nil, problem.Wrap(err, problem.Unavailable, "the visit's record cannot be written: %v", err)
+		return problem.Wrap(err, problem.Unavailable, "the visit's record cannot be written: %v", err)
 	}
 	// A crash here leaves a visit of which nothing was begun: the next life says that it ended.
 	if v.Way == visit.Shell {
 		if err := h.beginShell(ctx, p, v, o); err != nil {
 			_ = os.Remove(visitFile(p, v.Visit)) // else its end is told, as of one that never began
-			return nil, err
+			return err
 		}
 	}
-	return h.receive(p, v), nil
+	return nil
 }
 
 // receive looks after a visit in this life. It is called with visiting held.
 func (h *Host) receive(p *place, v connector.Visit) *visitor {
 	ctx, end := context.WithCancel(h.life)
-	g := &visitor{Visit: v, place: p, end: end, streams: map[int]*stream{}, seen: time.Now()}
+	g := &visitor{Visit: v, place: p, end: end, streams: map[int]*stream{}, opening: map[int]chan struct{}{}, seen: time.Now()}
 	h.visitors[v.Visit] = g
 	h.working.Go(func() {
 		defer end()
@@ -138,58 +180,58 @@ func (h *Host) visitsAgain(p *place) {
 		if err != nil || json.Unmarshal(raw, &v) != nil || filepath.Base(file) != string(v.Visit)+".json" {
 			continue
 		}
-		if _, there := h.visitors[v.Visit]; !there {
+		_, there := h.visitors[v.Visit]
+		if _, begins := h.entering[v.Visit]; !there && !begins {
 			h.receive(p, v)
 		}
 	}
 }
 
-// stream joins a stream of a visit to the person's side. It is called with visiting held.
+// stream joins a stream of a visit to the person's side. What is asked of the cage for that, a port that nobody answers at for
+// one, holds up no other stream and no other visit.
 func (h *Host) stream(ctx context.Context, g *visitor, o connector.OpenVisit, send func([]byte) error) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	joined, err := claim(ctx, &g.mu, g.opening, o.Stream)
+	if err != nil {
+		return err
+	}
 	if s, there := g.streams[o.Stream]; there {
 		s.Bind(send)
+		g.mu.Unlock()
 		return nil
 	}
 	switch {
 	case g.over != nil && g.Way == visit.Preview:
-		return problem.New(problem.Conflict, "the visit has ended")
-	case len(g.streams) >= connector.MaxVisitStreams:
-		return problem.New(problem.Busy, "the visit has %d streams, which is the most at once", len(g.streams))
+		err = problem.New(problem.Conflict, "the visit has ended")
+	case len(g.streams)+len(g.opening) >= connector.MaxVisitStreams:
+		err = problem.New(problem.Busy, "the visit has %d streams, which is the most at once", connector.MaxVisitStreams)
 	case g.Way == visit.Shell && o.Stream != 0:
-		return problem.New(problem.Invalid, "a shell has one stream")
+		err = problem.New(problem.Invalid, "a shell has one stream")
+	}
+	if err != nil {
+		g.mu.Unlock()
+		return err
+	}
+	g.opening[o.Stream] = joined
+	g.mu.Unlock()
+	end, run, err := h.join(ctx, g, o, send)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.opening, o.Stream)
+	close(joined)
+	if err != nil {
+		return err
 	}
 	life, stop := context.WithCancel(h.life)
-	s := &stream{stop: stop}
-	var run func(context.Context)
-	switch {
-	case g.Way == visit.Shell:
-		e, err := g.place.shim.Get(ctx, string(g.Visit.Visit), 0)
-		if err != nil {
-			stop()
-			return err
-		}
-		s.End = duplex.New(send, max(o.Received, 0), e.Fed)
-		run = func(ctx context.Context) { h.serveShell(ctx, g, s) }
-	case o.Stream == 0:
-		s.End = duplex.New(send, 0, 0)
-		run = func(ctx context.Context) { h.servePresence(ctx, g, s) }
-	default:
-		conn, err := g.place.shim.Dial(ctx, g.Port)
-		if err != nil {
-			stop()
-			return err
-		}
-		s.End = duplex.New(send, 0, 0)
-		run = func(ctx context.Context) { serveConn(ctx, g, s, conn) }
+	if g.over != nil && g.Way == visit.Preview { // it ended meanwhile: what was joined ends at once
+		stop()
 	}
+	s := &stream{End: end, stop: stop}
 	g.streams[o.Stream] = s
 	g.opened++
 	h.working.Go(func() {
 		defer stop()
 		h.working.Go(func() { s.Run(life) })
-		run(life)
+		run(life, s)
 		g.mu.Lock()
 		delete(g.streams, o.Stream)
 		if heard := s.Heard(); heard.After(g.seen) {
@@ -198,6 +240,25 @@ func (h *Host) stream(ctx context.Context, g *visitor, o connector.OpenVisit, se
 		g.mu.Unlock()
 	})
 	return nil
+}
+
+// join asks the cage for a stream's other end.
+func (h *Host) join(ctx context.Context, g *visitor, o connector.OpenVisit, send func([]byte) error) (*duplex.End, func(context.Context, *stream), error) {
+	switch {
+	case g.Way == visit.Shell:
+		e, err := g.place.shim.Get(ctx, string(g.Visit.Visit), 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		return duplex.New(send, max(o.Received, 0), e.Fed), func(ctx context.Context, s *stream) { h.serveShell(ctx, g, s) }, nil
+	case o.Stream == 0:
+		return duplex.New(send, 0, 0), func(ctx context.Context, s *stream) { h.servePresence(ctx, g, s) }, nil
+	}
+	conn, err := g.place.shim.Dial(ctx, g.Port)
+	if err != nil {
+		return nil, nil, err
+	}
+	return duplex.New(send, 0, 0), func(ctx context.Context, s *stream) { serveConn(ctx, g, s, conn) }, nil
 }
 
 // TakeVisit implements link.Machine: a message of a stream's other side.
@@ -239,7 +300,7 @@ func (h *Host) EndedVisits() (out []visit.Ended) {
 	defer h.visiting.Unlock()
 	for _, g := range h.visitors {
 		g.mu.Lock()
-		if g.over != nil && len(g.streams) == 0 {
+		if g.over != nil && len(g.streams)+len(g.opening) == 0 {
 			out = append(out, *g.over)
 		}
 		g.mu.Unlock()

@@ -20,7 +20,7 @@ type PrivateHTTP struct {
 	Credentials bool     `yaml:"credentials"` // callers may send headers that are credentials
 
 	scheme, host, path string
-	loopback           bool
+	loopback, address  bool // what host is
 }
 
 // HTTPMethods are those that may be listed.
@@ -45,11 +45,15 @@ func (PrivateHTTP) Denied(format string, args ...any) error { return denied(HTTP
 // broadcasts, and those that carry another address inside. A cloud's metadata is refused by egress itself.
 var never = []string{"0.0.0.0/8", "127.0.0.0/8", "::/96", "224.0.0.0/4", "255.255.255.255", "ff00::/8", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"}
 
-// Rule is the target as a way out. It leaves methods, paths, sizes and time to whoever has it.
+// Rule is the target as a way out. A name that leads to this machine itself, at whatever address, is not asked: only a policy that
+// has the address, or localhost, means that. It leaves methods, paths, sizes and time to whoever has it.
 func (t PrivateHTTP) Rule() egress.Rule {
 	r := egress.Rule{Hosts: []string{t.host}, Methods: []string{"*"}, AllowPrivate: []string{"0.0.0.0/0", "::/0"}, Deny: never, MaxBytes: -1, Timeout: -1, MaxRedirects: -1}
 	if t.loopback {
 		r.AllowPrivate, r.Deny = []string{"127.0.0.0/8", "::1"}, nil
+	}
+	if !t.loopback && !t.address {
+		r.DenyNow = egress.MachineAddresses
 	}
 	return r
 }
@@ -107,6 +111,7 @@ func (t *PrivateHTTP) validate() error {
 		name = host
 	}
 	address, err := netip.ParseAddr(name)
+	t.address = err == nil
 	t.loopback = strings.EqualFold(name, "localhost") || err == nil && address.Unmap().IsLoopback()
 	way, err := egress.New(t.Rule())
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/execwarden/execwarden/libs/egress"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/machine"
 	"github.com/execwarden/execwarden/services/environments/internal/localpolicy"
@@ -196,9 +198,35 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s is resolved %d times", to, n.Load())
 		}
 	}
+	// The machine's own address elsewhere than on loopback is itself still, unless the policy has the very address.
+	own, err := egress.MachineAddresses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range own {
+		a := at.Addr()
+		if !a.Is4() || !at.IsSingleIP() || a.IsLoopback() || a.IsLinkLocalUnicast() {
+			continue
+		}
+		l, err := net.Listen("tcp", netip.AddrPortFrom(a, 0).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := atomic.Int64{}
+		server := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) })}}
+		server.Start()
+		defer server.Close()
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		names, _ := dns(t, a.String())
+		_, err = door(t, names, "  - target: svc.example:"+port+"\n").Get(t.Context(), machine.HTTPArgs{URL: "http://svc.example:" + port + "/"})
+		wantCode(t, a.String(), err, problem.Denied, "rule private_http", "never asked")
+		if _, err := door(t, nil, "  - target: "+l.Addr().String()+"\n").Get(t.Context(), machine.HTTPArgs{URL: "http://" + l.Addr().String() + "/"}); err != nil || asked.Load() != 1 {
+			t.Errorf("%s, named: %v, asked %d times", a, err, asked.Load())
+		}
+	}
 	// The first answer is harmless and does not listen; the second is this machine, and is never asked for.
 	names, n := dns(t, "192.0.2.1", "127.0.0.1")
-	_, err := door(t, names, "  - target: svc.example:"+port+"\n").Get(t.Context(), machine.HTTPArgs{URL: "http://svc.example:" + port + "/", Timeout: 1})
+	_, err = door(t, names, "  - target: svc.example:"+port+"\n").Get(t.Context(), machine.HTTPArgs{URL: "http://svc.example:" + port + "/", Timeout: 1})
 	if err == nil || n.Load() != 1 || asked.Load() != 0 {
 		t.Errorf("%v, resolved %d times, asked %d times", err, n.Load(), asked.Load())
 	}

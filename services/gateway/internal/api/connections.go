@@ -8,6 +8,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
+	"github.com/execwarden/execwarden/services/gateway/internal/oauth"
 )
 
 type connectionList struct {
@@ -98,7 +99,7 @@ func (a *API) beginLogin(r *http.Request, who auth.Identity, body []byte) (ask.L
 	if err != nil {
 		return ask.LoginBegun{}, err
 	}
-	return a.Peers.BeginLogin(r.Context(), who, ask.BeginLogin{Connection: def.Connection, Agent: in.Agent, Redirect: a.Site.URL("/oauth/callback", nil)})
+	return a.Peers.BeginLogin(r.Context(), who, ask.BeginLogin{Connection: def.Connection, Agent: in.Agent, Redirect: a.Site.URL(oauth.CallbackPath, nil), Document: a.OAuth.Document()})
 }
 
 // diffConnection shows what changed under grants.

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/coder/websocket"
+	"github.com/gorilla/websocket"
 	"github.com/nats-io/nats.go"
 
 	"github.com/execwarden/execwarden/libs/duplex"
@@ -26,7 +26,11 @@ const (
 	openingWithin   = 10 * time.Second
 	writeVisit      = 10 * time.Second
 	lookAtMember    = 2 * time.Second
+	partWithin      = 5 * time.Second // for the last word to arrive
 )
+
+// upgrader takes WebSockets of programs, which name no origin, and of pages of this host alone.
+var upgrader = websocket.Upgrader{HandshakeTimeout: openingWithin}
 
 type visitInput struct {
 	Way      visit.Way `json:"way"`
@@ -72,32 +76,38 @@ func (a *API) visitStream(w http.ResponseWriter, r *http.Request, who auth.Ident
 		return problem.New(problem.Busy, "%d connections of visits are open, which is the most", maxVisitStreams)
 	}
 	defer a.visits.Add(-1)
-	conn, err := websocket.Accept(w, r, nil)
+	conn, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		return nil // it has answered
 	}
-	defer conn.CloseNow()
+	defer conn.Close()
 	conn.SetReadLimit(maxOpening)
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	if err := a.joinVisit(ctx, r, conn, who, name); err != nil {
-		raw, marshalErr := json.Marshal(problem.DetailOf(err))
-		if marshalErr == nil && write(ctx, conn, websocket.MessageText, raw) == nil {
-			_ = conn.Close(websocket.StatusNormalClosure, "") // whoever asked may be gone
+	if err := a.joinVisit(r, conn, who, name); err != nil && lastWord(conn, err) {
+		for err = nil; err == nil; { // what is on its way still: a connection that is closed over it takes the last word along
+			_, _, err = conn.NextReader()
 		}
 	}
 	return nil
 }
 
-func write(ctx context.Context, conn *websocket.Conn, kind websocket.MessageType, message []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, writeVisit)
-	defer cancel()
-	return conn.Write(ctx, kind, message)
+func write(conn *websocket.Conn, kind int, message []byte) error {
+	_ = conn.SetWriteDeadline(time.Now().Add(writeVisit)) // one that is gone says so when it is written to
+	return conn.WriteMessage(kind, message)
+}
+
+// lastWord says why there is no more. Whoever asked may be gone; else they close the connection soon.
+func lastWord(conn *websocket.Conn, err error) bool {
+	raw, marshalErr := json.Marshal(problem.DetailOf(err))
+	if marshalErr != nil || write(conn, websocket.TextMessage, raw) != nil {
+		return false
+	}
+	closing := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+	return conn.WriteControl(websocket.CloseMessage, closing, time.Now().Add(writeVisit)) == nil && conn.SetReadDeadline(time.Now().Add(partWithin)) == nil
 }
 
 // joinVisit opens a stream and carries it until one of its sides is gone, which is no error, or the member may not any more.
-func (a *API) joinVisit(ctx context.Context, r *http.Request, conn *websocket.Conn, who auth.Identity, env id.Environment) error {
-	open, err := opening(ctx, conn)
+func (a *API) joinVisit(r *http.Request, conn *websocket.Conn, who auth.Identity, env id.Environment) error {
+	open, err := opening(r.Context(), conn)
 	if err != nil {
 		return err
 	}
@@ -113,7 +123,7 @@ func (a *API) joinVisit(ctx context.Context, r *http.Request, conn *websocket.Co
 		return err
 	}
 	defer func() { _ = back.Unsubscribe() }() // a connection that is gone has none
-	to, err := a.Peers.OpenVisit(ctx, who, ask.OpenVisit{Environment: env, Open: open})
+	to, err := a.Peers.OpenVisit(r.Context(), who, ask.OpenVisit{Environment: env, Open: open})
 	if err != nil {
 		return err
 	}
@@ -121,21 +131,23 @@ func (a *API) joinVisit(ctx context.Context, r *http.Request, conn *websocket.Co
 	if err != nil {
 		return err
 	}
-	if write(ctx, conn, websocket.MessageText, raw) != nil {
+	if write(conn, websocket.TextMessage, raw) != nil {
 		return nil
 	}
 	conn.SetReadLimit(duplex.MaxFrame)
-	ctx, cut := context.WithCancelCause(ctx)
+	ctx, cut := context.WithCancelCause(r.Context())
 	defer cut(nil)
 	ended := make(chan struct{}, 2)
 	go func() {
 		defer func() { cut(nil); ended <- struct{}{} }()
 		for {
-			kind, message, err := conn.Read(ctx)
-			if err != nil || kind != websocket.MessageBinary {
+			kind, message, err := conn.ReadMessage()
+			if err != nil || kind != websocket.BinaryMessage {
 				return
 			}
-			a.Peers.TellVisit(who, env, to, open.Stream, message)
+			if ctx.Err() == nil { // after that it is read so that the last word arrives
+				a.Peers.TellVisit(who, env, to, open.Stream, message)
+			}
 		}
 	}()
 	go func() {
@@ -160,20 +172,15 @@ func (a *API) joinVisit(ctx context.Context, r *http.Request, conn *websocket.Co
 		if errors.Is(err, nats.ErrSlowConsumer) {
 			continue // the machine sends again what found no room
 		}
-		if err != nil || len(m.Data) > duplex.MaxFrame || write(ctx, conn, websocket.MessageBinary, m.Data) != nil {
+		if err != nil || len(m.Data) > duplex.MaxFrame || write(conn, websocket.BinaryMessage, m.Data) != nil {
 			break
 		}
 	}
 	lost := context.Cause(ctx)
 	cut(nil)
-	if problem.CodeOf(lost) == problem.Unauthenticated || problem.CodeOf(lost) == problem.Denied {
-		raw, err := json.Marshal(problem.DetailOf(lost))
-		if err == nil {
-			ctx := context.WithoutCancel(ctx)
-			_ = write(ctx, conn, websocket.MessageText, raw) // whoever asked may be gone
-		}
+	if why := problem.CodeOf(lost); why != problem.Unauthenticated && why != problem.Denied || !lastWord(conn, lost) {
+		_ = conn.Close() // ends what reads it
 	}
-	_ = conn.CloseNow() // ends what reads it
 	<-ended
 	<-ended
 	return nil
@@ -192,11 +199,11 @@ func (a *API) stillMay(r *http.Request) error {
 }
 
 func opening(ctx context.Context, conn *websocket.Conn) (open connector.OpenVisit, err error) {
-	ctx, cancel := context.WithTimeout(ctx, openingWithin)
-	defer cancel()
-	kind, raw, err := conn.Read(ctx)
-	if err != nil || kind != websocket.MessageText || json.Unmarshal(raw, &open) != nil || open.Stream < 0 {
+	_ = conn.SetReadDeadline(time.Now().Add(openingWithin))                              // one that is gone says so when it is read
+	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })() // the same
+	kind, raw, err := conn.ReadMessage()
+	if err != nil || kind != websocket.TextMessage || json.Unmarshal(raw, &open) != nil || open.Stream < 0 {
 		return open, problem.New(problem.Invalid, "the first message is not what opens a visit")
 	}
-	return open, nil
+	return open, conn.SetReadDeadline(time.Time{})
 }

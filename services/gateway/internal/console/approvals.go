@@ -28,12 +28,16 @@ type shown struct {
 	Repo    string
 	Args    []argument
 	Raw     string
+	Input   string           // what is answered with them to what the server asked
 	Changes []argdiff.Change // what the edits came to
 }
 
 func showing(a ask.Approval, who auth.Identity) shown {
 	args := arguments(a.Body.Args)
 	out := shown{Approval: a, May: who.Role.MayApprove() && a.State == "waiting", Repo: repository(args), Args: args, Raw: pretty(a.Body.Args)}
+	if len(a.Body.Input) > 0 {
+		out.Input = pretty(a.Body.Input)
+	}
 	out.MayRun = out.May && who.Role.MayConfigure()
 	if len(a.Asked) > 0 {
 		out.Changes = argdiff.Changes(a.Asked, a.Body.Args)

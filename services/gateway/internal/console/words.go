@@ -50,7 +50,7 @@ func words(ev schemas.Event) (text, tone string) {
 	case run.Cancelled:
 		return sentence.Because("cancelled", e.Reason), bad
 	case call.Requested:
-		return e.Tool + " " + unseen.Legible(e.Body.Args), plain
+		return unseen.Legible([]byte(sentence.Asked(e))), plain
 	case call.Admitted:
 		return sentence.Admitted(e), plain
 	case call.Held:

@@ -31,6 +31,7 @@ type State struct {
 type tenant struct {
 	members      map[id.Member]Member
 	tokens       map[id.Token]Token
+	taints       map[id.Token]Taint // of tokens of other issuers too, which are in tokens no more than they were issued here
 	agents       map[id.Agent]agent.Defined
 	clients      map[id.Client]client.Defined
 	connections  map[id.Connection]connection.Defined
@@ -69,6 +70,12 @@ type Token struct {
 	Reason   string
 }
 
+// Taint is what an agent was given over a token, and where on the control stream that was said last.
+type Taint struct {
+	Origins []string
+	Seq     uint64
+}
+
 // New makes an empty state.
 func New() *State { return &State{tenants: map[id.Tenant]*tenant{}} }
 
@@ -84,7 +91,7 @@ func (s *State) Apply(e eventlog.Stored) error {
 	t := s.tenants[e.At.Tenant]
 	if t == nil {
 		t = &tenant{
-			members: map[id.Member]Member{}, tokens: map[id.Token]Token{}, agents: map[id.Agent]agent.Defined{},
+			members: map[id.Member]Member{}, tokens: map[id.Token]Token{}, taints: map[id.Token]Taint{}, agents: map[id.Agent]agent.Defined{},
 			clients:     map[id.Client]client.Defined{},
 			connections: map[id.Connection]connection.Defined{}, tools: map[id.Connection][]connection.Tool{},
 			logins: map[id.Connection]connection.LoginChanged{}, agentLogins: map[id.Connection]map[id.Agent]connection.LoginChanged{},
@@ -119,6 +126,8 @@ func (s *State) Apply(e eventlog.Stored) error {
 		k := t.tokens[ev.Token]
 		k.Revoked, k.Reason = true, ev.Reason
 		t.tokens[ev.Token] = k
+	case token.Tainted:
+		t.taints[ev.Token] = Taint{Origins: ev.Taint, Seq: e.Seq}
 	case agent.Defined:
 		t.agents[ev.Agent] = ev
 	case client.Defined:
@@ -171,6 +180,16 @@ func (s *State) Token(tenant id.Tenant, k id.Token) (Token, bool) {
 		return token, ok && token.Issued.Token != ""
 	}
 	return Token{}, false
+}
+
+// Taint gives what an agent was given over a token.
+func (s *State) Taint(tenant id.Tenant, k id.Token) Taint {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.tenants[tenant]; t != nil {
+		return t.taints[k]
+	}
+	return Taint{}
 }
 
 // Members lists a tenant's members by id, removed ones too.

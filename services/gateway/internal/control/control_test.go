@@ -130,3 +130,23 @@ func TestAgentDefinitions(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a token is tainted by is what was said last, in whatever order it is heard, and makes no token of it.
+func TestTaintOfATokenIsWhatWasSaidLast(t *testing.T) {
+	s := New()
+	for _, e := range []eventlog.Stored{
+		at(t, "tnt_a", "tok_1", 7, token.Tainted{Token: "tok_1", Agent: "agt_a", Taint: []string{"con_a", "con_b"}}),
+		at(t, "tnt_a", "tok_1", 5, token.Tainted{Token: "tok_1", Agent: "agt_a", Taint: []string{"con_a"}}),
+		at(t, "tnt_a", "tok_1", 9, token.Revoked{Token: "tok_1"}),
+	} {
+		if err := s.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.Taint("tnt_a", "tok_1"); len(got.Origins) != 2 || got.Seq != 7 {
+		t.Errorf("%+v", got)
+	}
+	if len(s.Taint("tnt_b", "tok_1").Origins)+len(s.Taint("tnt_a", "tok_2").Origins)+len(s.Tokens("tnt_a")) != 0 {
+		t.Error("another's is tainted, or a token is made")
+	}
+}

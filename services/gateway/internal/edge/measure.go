@@ -1,6 +1,8 @@
 package edge
 
 import (
+	"bufio"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -70,6 +72,12 @@ func (r *recorder) WriteHeader(status int) {
 func (r *recorder) Write(b []byte) (int, error) {
 	r.wrote = true
 	return r.ResponseWriter.Write(b)
+}
+
+// Hijack implements http.Hijacker, for WebSockets: they look for no other way to it.
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	r.status, r.wrote = http.StatusSwitchingProtocols, true
+	return http.NewResponseController(r.ResponseWriter).Hijack()
 }
 
 // Unwrap lets http.ResponseController reach flushing and deadlines.

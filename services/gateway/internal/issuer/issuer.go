@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -22,23 +23,31 @@ const (
 
 // Issuers takes the tokens of some issuers.
 type Issuers struct {
-	by   map[string]*keys
-	ways *egress.Origins
-	now  func() time.Time
+	by      map[string]*keys
+	ways    *egress.Origins
+	now     func() time.Time
+	stop    context.CancelFunc
+	running sync.WaitGroup // fetches
 }
 
-// New makes it. rule is how keys are fetched beyond the usual.
+// New makes it; Close ends it. rule is how keys are fetched beyond the usual.
 func New(list []Issuer, rule egress.Rule) *Issuers {
 	rule.Methods, rule.MaxBytes, rule.Timeout, rule.MaxRedirects = []string{http.MethodGet}, maxKeys, fetchWait, -1
 	is := &Issuers{by: map[string]*keys{}, ways: egress.NewOrigins(rule), now: time.Now}
+	ctx, stop := context.WithCancel(context.Background())
+	is.stop = stop
 	for _, one := range list {
-		is.by[one.Issuer] = &keys{of: one, ways: is.ways, now: func() time.Time { return is.now() }}
+		is.by[one.Issuer] = &keys{of: one, ways: is.ways, now: func() time.Time { return is.now() }, ctx: ctx, running: &is.running}
 	}
 	return is
 }
 
-// Close lets go of connections.
-func (is *Issuers) Close() { is.ways.CloseIdleConnections() }
+// Close ends what is being fetched, and lets go of connections.
+func (is *Issuers) Close() {
+	is.stop()
+	is.running.Wait()
+	is.ways.CloseIdleConnections()
+}
 
 // Looks says whether a text can be such a token; whether it is one, Verify says.
 func (is *Issuers) Looks(text string) bool { return len(is.by) > 0 && strings.Count(text, ".") == 2 }

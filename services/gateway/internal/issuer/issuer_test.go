@@ -1,6 +1,7 @@
 package issuer
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -38,6 +39,7 @@ type company struct {
 	set   jose.JSONWebKeySet
 	issue string // the issuer in its metadata
 	down  bool
+	hold  chan struct{} // it answers nothing until this is closed; nil: at once
 	asked atomic.Int32
 }
 
@@ -60,6 +62,15 @@ func newCompany(t *testing.T, keys ...pair) *company {
 	c := &company{}
 	c.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
+		hold := c.hold
+		c.mu.Unlock()
+		if r.URL.Path == "/keys" {
+			c.asked.Add(1)
+		}
+		if hold != nil {
+			<-hold
+		}
+		c.mu.Lock()
 		defer c.mu.Unlock()
 		switch {
 		case c.down:
@@ -67,7 +78,6 @@ func newCompany(t *testing.T, keys ...pair) *company {
 		case r.URL.Path == "/.well-known/openid-configuration":
 			_ = json.NewEncoder(w).Encode(map[string]string{"issuer": c.issue, "jwks_uri": c.URL + "/keys"})
 		case r.URL.Path == "/keys":
-			c.asked.Add(1)
 			_ = json.NewEncoder(w).Encode(c.set)
 		case r.URL.Path == "/moved":
 			http.Redirect(w, r, "/keys", http.StatusFound)
@@ -277,6 +287,84 @@ func TestKeysRotate(t *testing.T) {
 	c.mu.Unlock()
 	now = now.Add(keysAgain)
 	if err := verify(k2); err != nil {
+		t.Error(err)
+	}
+}
+
+// While keys are fetched from an issuer that takes its time, who has a known key goes on, who has not waits for that one fetch, and
+// nobody longer than they want to.
+func TestSlowIssuer(t *testing.T) {
+	k1, k2 := newPair(t, "k1"), newPair(t, "k2")
+	c := newCompany(t, k1)
+	is := c.issuers(t, func(i *Issuer) { i.JWKS = c.URL + "/keys" })
+	var later atomic.Int64
+	began := time.Now()
+	is.now = func() time.Time { return began.Add(time.Duration(later.Load())) }
+	verify := func(ctx context.Context, k pair) error {
+		_, err := is.Verify(ctx, sign(t, jose.ES256, k.private, k.public.KeyID, "at+jwt", c.claims("exp", is.now().Add(time.Hour).Unix())), covers)
+		return err
+	}
+	if err := verify(t.Context(), k1); err != nil {
+		t.Fatal(err)
+	}
+	hold := make(chan struct{})
+	c.mu.Lock()
+	c.hold = hold
+	c.mu.Unlock()
+	c.publish(k1, k2)
+	later.Store(int64(keysFresh + time.Second))
+	asked := c.asked.Load()
+	first := make(chan error, 1)
+	go func() { first <- verify(t.Context(), k1) }() // finds them old, and waits for new ones
+	for c.asked.Load() == asked {
+		time.Sleep(time.Millisecond)
+	}
+	for range 20 {
+		if err := verify(t.Context(), k1); err != nil {
+			t.Errorf("a known key while keys are fetched: %v", err)
+		}
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if err := verify(gone, k2); problem.CodeOf(err) != problem.Unavailable {
+		t.Errorf("who does not want to wait: %v", err)
+	}
+	waiting := make(chan error, 20)
+	for range cap(waiting) {
+		go func() { waiting <- verify(t.Context(), k2) }()
+	}
+	close(hold)
+	for range cap(waiting) {
+		if err := <-waiting; err != nil {
+			t.Errorf("a new key: %v", err)
+		}
+	}
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if n := c.asked.Load() - asked; n != 1 {
+		t.Errorf("fetched %d times", n)
+	}
+}
+
+// An end comes in the middle of a fetch.
+func TestCloseWhileKeysAreFetched(t *testing.T) {
+	k := newPair(t, "k1")
+	c := newCompany(t, k)
+	hold := make(chan struct{})
+	defer close(hold)
+	c.hold = hold
+	is := c.issuers(t, func(i *Issuer) { i.JWKS = c.URL + "/keys" })
+	done := make(chan error, 1)
+	go func() {
+		_, err := is.Verify(t.Context(), sign(t, jose.ES256, k.private, "k1", "at+jwt", c.claims()), covers)
+		done <- err
+	}()
+	for c.asked.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	is.Close()
+	if err := <-done; problem.CodeOf(err) != problem.Unavailable {
 		t.Error(err)
 	}
 }

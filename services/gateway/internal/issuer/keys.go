@@ -29,43 +29,70 @@ const (
 
 // keys are one issuer's.
 type keys struct {
-	of   Issuer
-	ways *egress.Origins
-	now  func() time.Time
+	of      Issuer
+	ways    *egress.Origins
+	now     func() time.Time
+	ctx     context.Context // of fetches, which are everybody's: none ends with the request that began it
+	running *sync.WaitGroup
 
-	mu      sync.Mutex // held while they are fetched: who comes meanwhile waits for the same answer
-	set     jose.JSONWebKeySet
-	fetched time.Time
-	tried   time.Time
-	failed  error
+	mu       sync.Mutex // never held over the network
+	set      jose.JSONWebKeySet
+	fetched  time.Time
+	tried    time.Time
+	failed   error
+	fetching chan struct{} // closed when the fetch that is under way has ended; nil: none is
 }
 
-// find gives the key that a token says it was signed with. Problems: unauthenticated, unavailable.
+// find gives the key that a token says it was signed with. Who finds that keys have to be fetched has it done, once, and waits for
+// that; who comes meanwhile waits only for want of a key. Problems: unauthenticated, unavailable.
 func (k *keys) find(ctx context.Context, kid string, alg jose.SignatureAlgorithm) (*jose.JSONWebKey, error) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	now := k.now()
-	found := k.pick(kid, alg)
-	if (found == nil || now.Sub(k.fetched) > keysFresh) && (k.tried.IsZero() || now.Sub(k.tried) >= keysAgain) {
-		k.tried = now
-		// The fetch is everybody's: it does not end with the request that began it.
-		fetch, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchWait)
-		set, err := k.fetch(fetch)
-		cancel()
-		if k.failed = err; err == nil {
-			k.set, k.fetched = set, now
-		}
-		found = k.pick(kid, alg)
+	key := k.pick(kid, alg)
+	wait := k.fetching
+	if wait != nil && key != nil && now.Sub(k.fetched) <= keysUsable {
+		wait = nil
 	}
+	if k.fetching == nil && (key == nil || now.Sub(k.fetched) > keysFresh) && (k.tried.IsZero() || now.Sub(k.tried) >= keysAgain) && k.ctx.Err() == nil {
+		k.tried = now
+		k.fetching = make(chan struct{})
+		wait = k.fetching
+		k.running.Go(k.renew)
+	}
+	k.mu.Unlock()
+	if wait != nil {
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, problem.Wrap(ctx.Err(), problem.Unavailable, "the keys of the token's issuer are being fetched, and that takes too long")
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now, key = k.now(), k.pick(kid, alg)
 	switch {
 	case now.Sub(k.fetched) > keysUsable:
 		return nil, problem.Wrap(k.failed, problem.Unavailable, "the keys of the token's issuer cannot be fetched now")
-	case found == nil && k.failed != nil:
+	case key == nil && k.failed != nil:
 		return nil, problem.Wrap(k.failed, problem.Unavailable, "the keys of the token's issuer cannot be fetched anew now")
-	case found == nil:
+	case key == nil:
 		return nil, problem.New(problem.Unauthenticated, "the token's key is none of its issuer's")
 	}
-	return found, nil
+	return key, nil
+}
+
+// renew fetches the keys, and lets go of who waits for them.
+func (k *keys) renew() {
+	ctx, cancel := context.WithTimeout(k.ctx, fetchWait)
+	defer cancel()
+	set, err := k.fetch(ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.failed = err; err == nil {
+		k.set, k.fetched = set, k.tried // as of when they were asked for
+	}
+	close(k.fetching)
+	k.fetching = nil
 }
 
 // pick gives the one key that fits. A token without a key's id is of the only one there is.

@@ -53,6 +53,8 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 		return nil, problem.New(problem.Unauthenticated, "the access token does not hold any more")
 	}
 	switch p := r.GetParams().(type) {
+	case *taskParams:
+		return e.aboutTask(ctx, c, method, r, p)
 	case *mcp.InitializeParams:
 		return e.begin(ctx, c, method, r, next)
 	case *mcp.SubscriptionsListenParams:
@@ -96,7 +98,7 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 		if len(args) == 0 || string(args) == "null" { // clients say it either way
 			args = json.RawMessage("{}")
 		}
-		raw, err := e.call(ctx, c, request{tool: full, args: args, input: inputOf(p.InputResponses, p.RequestState), state: p.RequestState, meta: p.Meta, of: r})
+		raw, err := e.call(ctx, c, request{tool: full, args: args, input: inputOf(p.InputResponses, p.RequestState), state: p.RequestState, meta: p.Meta, of: r, task: taskModeOf(c, r)})
 		return (&rawCall{raw: raw}).result(err)
 	case *mcp.ReadResourceParams:
 		con, uri, err := e.owner(ctx, c, r, "resources/list", "uri", p.URI)
@@ -140,7 +142,7 @@ func (e *Endpoint) begin(ctx context.Context, c *conversation, method string, r 
 	if !e.holds(c.who) { // it was revoked before this was there to be ended
 		c.over()
 	}
-	return result, nil
+	return c.withTasks(result), nil
 }
 
 // within gives a context that ends with the conversation too.

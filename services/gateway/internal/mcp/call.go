@@ -26,6 +26,9 @@ type request struct {
 	state string
 	meta  mcp.Meta
 	of    mcp.Request
+	task  taskMode
+
+	patient bool // it is a task that is waited for: nobody gives it up, and it is answered with its outcome alone
 }
 
 // standing is a call that was requested.
@@ -51,22 +54,25 @@ func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[st
 	if err != nil {
 		return nil, err
 	}
+	if q.input, err = permit.CanonicalInput(q.input); err != nil {
+		return nil, err
+	}
 	key := q.tool + "\x00" + permit.Digest(args, q.input)
-	if at, under, err := e.resumed(c, q, key); err != nil {
+	if at, under, err := e.resumed(ctx, c, q, key); err != nil {
 		return nil, err
 	} else if under != "" {
 		// The same call again, while a person decides or after: it is that one, and is made once.
 		return e.wait(ctx, c, q, at, under)
 	}
 	at := standing{call: id.New[id.Call](), run: c.run(time.Now()), tool: q.tool}
-	about := client(q.of)
+	about, body := client(q.of), call.Args{Args: args, Input: q.input}
 	draft := eventlog.Draft{
 		Tenant: c.who.Tenant, Key: string(at.run), Run: at.run, Actor: string(c.who.Agent),
 		ID: id.Derive[id.Event](string(c.who.Tenant), string(at.call), "requested"),
 		Event: call.Requested{
-			Call: at.call, Run: at.run, Agent: c.who.Agent, Tool: q.tool, ArgsDigest: permit.Digest(args), Effect: string(at.call),
-			NotAfter: time.Now().Add(e.Limits.CallLife).UTC(), Taint: c.tainted(), Hint: e.ear.Subject(at.call), Client: &about,
-			Body: call.Args{Args: args, Input: q.input},
+			Call: at.call, Run: at.run, Agent: c.who.Agent, Tool: q.tool, ArgsDigest: permit.ArgsDigest(body), Effect: string(at.call),
+			NotAfter: time.Now().Add(e.Limits.CallLife).UTC(), Taint: e.tainted(c), Hint: e.ear.Subject(at.call), Client: &about,
+			Body: body,
 		},
 	}
 	// Whoever answers may be quicker than this: the ear is open before the request is.
@@ -93,24 +99,38 @@ func (e *Endpoint) wait(ctx context.Context, c *conversation, q request, at stan
 func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at standing, key string, wake <-chan bus.Hint, words <-chan *said) (map[string]json.RawMessage, error) {
 	session, _ := q.of.GetSession().(*mcp.ServerSession)
 	t := &teller{ctx: ctx, session: session, token: q.meta["progressToken"]}
+	if q.patient {
+		t.related = relatedTo(at)
+	}
 	defer t.wait()
 	var stop context.CancelFunc
 	t.open, stop = context.WithCancel(ctx) // the answer waits for nobody's answer to a question
 	defer stop()
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
+	if q.patient {
+		if err := e.remind(ctx, c, at, t); err != nil {
+			return nil, err
+		}
+	}
 	var pending *approving
+	began := time.Now()
 	for {
 		last, stored := 0, uint64(0)
 		select {
 		case word := <-words:
+			if q.task != noTask && word.answer != nil { // the client is asked by the task
+				return e.created(ctx, c, at)
+			}
 			t.tell(word)
 			continue
 		case hint := <-wake:
 			last, stored = hint.Said, hint.Seq
 		case <-ticker.C:
 		case <-ctx.Done():
-			e.giveUp(c, at)
+			if !q.patient {
+				e.giveUp(c, at)
+			}
 			return nil, ctx.Err()
 		}
 		state, err := calls.Hinted(ctx, e.Log, c.who.Tenant, at.run, at.call, at.seq, stored)
@@ -118,6 +138,8 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 			return nil, err
 		}
 		switch {
+		case q.task == wanted && state.Settled():
+			return e.created(ctx, c, at)
 		case state.Outcome != nil:
 			t.drain(words, last)
 			c.settled(at.call)
@@ -130,20 +152,24 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 			if answer, err := pending.step(ctx, t); answer != nil || err != nil {
 				return answer, err
 			}
+		case q.task == offered && time.Since(began) >= e.Limits.TaskAfter:
+			return e.created(ctx, c, at)
 		}
 	}
 }
 
 // giveUp tells whoever makes the call that nobody waits for it any more. What it answers is recorded all the same.
 func (e *Endpoint) giveUp(c *conversation, at standing) {
-	_ = e.Conn.NC.Publish(bus.LiveSubject(string(c.who.Tenant)+"."+string(at.call)+".down"), nil) // it saves work, no more
+	_ = e.Conn.NC.Publish(e.down(c, at), nil) // it saves work, no more
 }
 
 // outcome is what the client is given for a call that ended: its result, or an error that says which of the other ends it is.
 func (e *Endpoint) outcome(c *conversation, at standing, state *calls.State) (map[string]json.RawMessage, error) {
 	switch o := state.Outcome.(type) {
 	case call.Finished:
-		c.addTaint(o.Taint)
+		if why := e.inherit(c, o.Taint); why != nil {
+			return nil, &ended{why, at, "", nil}
+		}
 		return e.result(c, at, o), nil
 	case call.Refused:
 		return nil, &ended{problem.New(problem.Code(o.Code), "%s", o.Reason), at, o.Grant, nil}
@@ -211,7 +237,9 @@ type teller struct {
 	open    context.Context // of questions
 	session *mcp.ServerSession
 	token   any
+	related mcp.Meta // of everything that is said of a task; nil: it is none
 	seen    int
+	asked   map[int]bool // questions that were put, by their number
 	asking  sync.WaitGroup
 }
 

@@ -22,7 +22,7 @@ func inputOf(responses mcp.InputResponseMap, state string) json.RawMessage {
 		State     string               `json:"requestState,omitempty"`
 	}{responses, state})
 	if err != nil {
-		return nil
+		return json.RawMessage("null") // no object, so the call is refused
 	}
 	return raw
 }

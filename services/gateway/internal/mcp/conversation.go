@@ -37,6 +37,8 @@ type conversation struct {
 	began time.Time
 	taint []string
 	held  map[string]held // calls that wait for a person, by what was asked for
+	shown []id.Call       // whose approval the client was shown
+	tasks bool            // the session's version has tasks
 }
 
 // Bounds of a conversation without a session: its calls are on one subject.
@@ -83,6 +85,7 @@ type sessions struct {
 	atOnce  map[agentKey]int
 	rates   map[agentKey]*rate.Limiter
 	streams map[agentKey]int           // that wait for news, without sessions
+	polls   map[agentKey]int           // requests about tasks
 	stale   map[*conversation]struct{} // to be told that their lists changed
 	telling bool
 	closed  bool
@@ -107,7 +110,7 @@ type tokenKey struct {
 const maxTokens = 10_000
 
 func newSessions() *sessions {
-	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, streams: map[agentKey]int{}, stale: map[*conversation]struct{}{}, rates: map[agentKey]*rate.Limiter{}}
+	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, streams: map[agentKey]int{}, polls: map[agentKey]int{}, stale: map[*conversation]struct{}{}, rates: map[agentKey]*rate.Limiter{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -125,7 +128,11 @@ func (s *sessions) begin(who auth.Agent, connection string) *conversation {
 
 func (s *sessions) talk(who auth.Agent, connection, session string) *conversation {
 	c := &conversation{who: who, connection: connection, session: session, held: map[string]held{}, began: time.Now()}
-	c.ctx, c.over = context.WithCancel(s.ctx)
+	if who.ExpiresAt.IsZero() || who.Client != "" || who.Issuer != "" {
+		c.ctx, c.over = context.WithCancel(s.ctx)
+	} else { // nothing renews the token
+		c.ctx, c.over = context.WithDeadline(s.ctx, who.ExpiresAt)
+	}
 	return c
 }
 
@@ -222,9 +229,9 @@ func (t *tooFast) Error() string { return t.why.Error() }
 // Unwrap lets the problem be found.
 func (t *tooFast) Unwrap() error { return t.why }
 
-// enter counts a call of an agent. Problems: busy.
+// enter counts a call of an agent, or what it asks the broker otherwise. Problems: busy.
 func (s *sessions) enter(who auth.Agent, l Limits, now time.Time) (leave func(), err error) {
-	leave, err = s.count(s.atOnce, who, l.AtOnce, "calls under way")
+	leave, err = s.count(s.atOnce, who, l.AtOnce, "calls and lists under way")
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +256,7 @@ func (s *sessions) pace(key agentKey, l Limits, now time.Time) error {
 	}
 	if rates != nil && !rates.AllowN(now, 1) {
 		after := max(time.Duration((1-rates.TokensAt(now))/float64(l.Rate)*float64(time.Second)).Round(time.Millisecond), time.Millisecond)
-		return &tooFast{problem.New(problem.Busy, "the agent makes more than %d calls per second at this instance; try again in %s", l.Rate, after), after}
+		return &tooFast{problem.New(problem.Busy, "the agent makes more than %d calls and lists per second at this instance; try again in %s", l.Rate, after), after}
 	}
 	return nil
 }
@@ -257,6 +264,11 @@ func (s *sessions) pace(key agentKey, l Limits, now time.Time) error {
 // listen counts a stream of news.
 func (s *sessions) listen(who auth.Agent, most int) (leave func(), err error) {
 	return s.count(s.streams, who, most, "streams open")
+}
+
+// poll counts a request about a task. It does not count as a call: a client asks after many, and a call is not refused for that.
+func (s *sessions) poll(who auth.Agent, most int) (leave func(), err error) {
+	return s.count(s.polls, who, most, "requests about tasks under way")
 }
 
 func (s *sessions) count(of map[agentKey]int, who auth.Agent, most int, what string) (leave func(), err error) {

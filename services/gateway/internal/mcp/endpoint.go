@@ -57,13 +57,14 @@ type Endpoint struct {
 
 // Limits bound what agents may have under way.
 type Limits struct {
-	AtOnce      int           // calls of one agent at this instance
-	Rate        int           // calls of one agent per second, over a while, at this instance; 0: as many as it likes
+	AtOnce      int           // calls of one agent at this instance, with what it asks the broker otherwise
+	Rate        int           // the same per second, over a while, at this instance; 0: as many as it likes
 	Burst       int           // calls that it may make at once before that counts
 	Sessions    int           // of one agent at this instance
 	SessionIdle time.Duration // after which a session is closed
 	CallLife    time.Duration // in which a call has to be decided
 	HeldWait    time.Duration // how long an answer waits for an approval, where the client cannot be told otherwise
+	TaskAfter   time.Duration // after which a call is answered with a task, where the client takes one
 }
 
 // Open begins to hear of calls. stop ends every session.
@@ -146,10 +147,14 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if body != nil {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+	r, expired := expiring(r.WithContext(context.WithValue(r.Context(), visitKey{}, v)), body, v.who)
+	defer expired()
 	w, unhurried := hurried(w)
 	defer unhurried()
 	if isModern(r, body) {
+		if refusedAtEdge(w, r, body) {
+			return
+		}
 		c, leave := e.sessions.without(v.who, v.connection, e.serve)
 		defer leave()
 		if v.talk = c; !e.holds(v.who) { // it was revoked before this was there to be ended
@@ -158,6 +163,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.without.ServeHTTP(w, r)
 		return
 	}
+	markTask(r, body)
 	e.stateful.ServeHTTP(w, r)
 }
 
@@ -201,11 +207,16 @@ func (e *Endpoint) server(r *http.Request) *mcp.Server {
 
 // serve makes the MCP server of one conversation. It has nothing of its own: every request is answered by answer.
 func (e *Endpoint) serve(c *conversation) {
+	var extensions map[string]any
+	if c.session == "" {
+		extensions = map[string]any{tasksExtension: struct{}{}}
+	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "execwarden", Title: "ExecWarden", Version: e.Version}, &mcp.ServerOptions{
 		Logger: e.Note, SchemaCache: schemaCache, GetSessionID: c.sessionID,
 		Capabilities: &mcp.ServerCapabilities{
 			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{ListChanged: true},
 			Prompts: &mcp.PromptCapabilities{ListChanged: true}, Completions: &mcp.CompletionCapabilities{}, Logging: &mcp.LoggingCapabilities{},
+			Extensions: extensions,
 		},
 		// Subscriptions are not declared: what a server says of a resource reaches nobody. One that is asked for all the same is
 		// taken, as the conformance suite of 2025-11-25 wants it.
@@ -215,6 +226,7 @@ func (e *Endpoint) serve(c *conversation) {
 			c.CacheScope = private
 		},
 	})
+	offerTasks(s, c)
 	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 			return e.answer(ctx, c, method, r, next)

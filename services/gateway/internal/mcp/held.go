@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/execwarden/execwarden/libs/permit"
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
@@ -31,26 +32,30 @@ const (
 const statePrefix = "execwarden:"
 
 // resumed finds the call that a request asks for again: by the token that the answer before gave, or because it is the same
-// call; and under what it is remembered, empty when there is none. Problems: not_found for a token of no call that waits.
-func (e *Endpoint) resumed(c *conversation, q request, key string) (at standing, under string, err error) {
+// call; and under what it is remembered, empty when there is none. Problems: not_found for a token of no call of this agent's tool.
+func (e *Endpoint) resumed(ctx context.Context, c *conversation, q request, key string) (at standing, under string, err error) {
 	token, _ := q.meta["execwarden/resume"].(string)
 	if rest, ours := strings.CutPrefix(q.state, statePrefix); ours {
 		token = rest
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if token == "" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		if h, ok := c.held[key]; ok {
 			return h.standing, key, nil
 		}
 		return at, "", nil
 	}
-	for under, h := range c.held {
-		if string(h.call) == token && h.tool == q.tool {
-			return h.standing, under, nil
-		}
+	at, r, err := e.find(ctx, c, token)
+	if problem.CodeOf(err) == problem.NotFound || err == nil && at.tool != q.tool {
+		return at, "", problem.New(problem.NotFound, "no call of this tool waits under that token; make the call again")
 	}
-	return at, "", problem.New(problem.NotFound, "no call of this conversation waits under that token; make the call again")
+	return at, keyOf(&r), err
+}
+
+// keyOf is what the same call again is known by.
+func keyOf(r *call.Requested) string {
+	return r.Tool + "\x00" + permit.Digest(r.Body.Args, r.Body.Input)
 }
 
 func (c *conversation) hold(key string, at standing, now time.Time) {
@@ -92,18 +97,21 @@ type approving struct {
 	byURL   bool // the client shows people a link
 	asked   bool
 	modern  bool
+	task    taskMode
+	patient bool // it is waited for, however long it takes
 }
 
 func (e *Endpoint) approving(c *conversation, q request, at standing, key string, session *mcp.ServerSession, h *call.Held) *approving {
 	c.hold(key, at, time.Now())
 	a := &approving{e: e, c: c, at: at, reason: h.Reason, session: session, began: time.Now(), modern: c.session == "",
-		link: e.Site.URL("/approvals/"+string(id.Derive[id.Approval](string(c.who.Tenant), string(at.call), h.Digest)), nil)}
-	about := client(q.of)
-	var caps mcp.ClientCapabilities
-	if json.Unmarshal(about.Capabilities, &caps) == nil {
-		a.byURL = caps.Elicitation != nil && caps.Elicitation.URL != nil
-	}
+		link: e.approvalLink(c, at, h), byURL: showsLinks(client(q.of)), task: q.task, patient: q.patient}
 	return a
+}
+
+// showsLinks says whether a client shows people links.
+func showsLinks(about call.Client) bool {
+	var caps mcp.ClientCapabilities
+	return json.Unmarshal(about.Capabilities, &caps) == nil && caps.Elicitation != nil && caps.Elicitation.URL != nil
 }
 
 // progressEvery is how often a client is told that its call waits still.
@@ -114,6 +122,12 @@ const progressEvery = 5 * time.Second
 func (a *approving) step(ctx context.Context, t *teller) (map[string]json.RawMessage, error) {
 	words := fmt.Sprintf("%s waits for a person's approval (%s): %s", a.at.tool, a.reason, a.link)
 	switch {
+	case a.task == wanted:
+		return a.e.created(ctx, a.c, a.at)
+	case a.task == offered:
+		if time.Since(a.began) >= min(soon, a.e.Limits.HeldWait) {
+			return a.e.created(ctx, a.c, a.at)
+		}
 	case a.modern && a.byURL:
 		if time.Since(a.began) >= min(soon, a.e.Limits.HeldWait) {
 			return a.input(words), nil
@@ -121,14 +135,14 @@ func (a *approving) step(ctx context.Context, t *teller) (map[string]json.RawMes
 	case !a.modern && a.byURL && !a.asked:
 		a.asked = true
 		t.asking.Go(func() {
-			_, _ = a.session.Elicit(t.open, &mcp.ElicitParams{Mode: "url", Message: words, URL: a.link, ElicitationID: string(a.at.call)}) // what the client says decides nothing
+			_, _ = a.session.Elicit(t.open, &mcp.ElicitParams{Meta: t.related, Mode: "url", Message: words, URL: a.link, ElicitationID: string(a.at.call)}) // what the client says decides nothing
 		})
 	}
 	if t.token != nil && time.Since(a.said) >= progressEvery {
 		a.said = time.Now()
 		_ = a.session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: t.token, Progress: time.Since(a.began).Seconds(), Message: words})
 	}
-	if time.Since(a.began) < a.e.Limits.HeldWait {
+	if a.patient || time.Since(a.began) < a.e.Limits.HeldWait {
 		return nil, nil
 	}
 	return a.waiting(words), nil
@@ -142,9 +156,14 @@ const soon = time.Second
 func (a *approving) input(words string) members {
 	out := members{"resultType": json.RawMessage(`"input_required"`)}
 	out["inputRequests"], _ = json.Marshal(map[string]any{"approval": map[string]any{"method": "elicitation/create",
-		"params": map[string]string{"mode": "url", "message": words, "url": a.link, "elicitationId": string(a.at.call)}}})
-	out["requestState"], _ = json.Marshal(statePrefix + string(a.at.call))
+		"params": linkParams(words, a.link, a.at.call)}})
+	out["requestState"], _ = json.Marshal(statePrefix + ticket(a.at))
 	return out
+}
+
+// linkParams are those of an elicitation that shows a person a link.
+func linkParams(words, link string, of id.Call) map[string]string {
+	return map[string]string{"mode": "url", "message": words, "url": link, "elicitationId": string(of)}
 }
 
 // waiting answers that a call is not decided yet, and how to ask for it again.
@@ -154,12 +173,12 @@ func (a *approving) waiting(words string) members {
 		Call     id.Call `json:"call"`
 		Tool     string  `json:"tool"`
 		Approval string  `json:"approval_url"`
-		Resume   id.Call `json:"resume_token"`
-	}{string(problem.Held), a.at.call, a.at.tool, a.link, a.at.call}
+		Resume   string  `json:"resume_token"`
+	}{string(problem.Held), a.at.call, a.at.tool, a.link, ticket(a.at)}
 	raw, _ := json.Marshal(status) // of plain text
 	out := plain(raw, false, a.modern)
 	out["content"], _ = json.Marshal([]map[string]string{{"type": "text", "text": words + ". Nothing was done yet. Make the same call again to see whether it was approved; it is made once."}})
-	out["_meta"], _ = json.Marshal(map[string]string{"execwarden/outcome": string(problem.Held), "execwarden/resume": string(a.at.call)})
+	out["_meta"], _ = json.Marshal(map[string]string{"execwarden/outcome": string(problem.Held), "execwarden/resume": ticket(a.at)})
 	return out
 }
 

@@ -9,8 +9,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/execwarden/execwarden/libs/problem"
-	"github.com/execwarden/execwarden/libs/rpc"
-	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/agent"
 	"github.com/execwarden/execwarden/schemas/ask"
 )
@@ -68,7 +66,7 @@ func (e *Endpoint) tellOf(ctx context.Context, c *conversation, p *mcp.CallToolP
 	}
 	var answer any
 	if p.Name == searchTools {
-		found, err := rpc.Ask[ask.FoundTools](ctx, e.Conn, schemas.Toolbroker, "tools_search", c.who.Caller(),
+		found, err := question[ask.FoundTools](ctx, e, c, "tools_search",
 			ask.SearchTools{Agent: c.who.Agent, Run: c.current(), Query: in.Query, Limit: in.Limit, Client: true})
 		if err != nil {
 			return nil, err
@@ -86,7 +84,7 @@ func (e *Endpoint) tellOf(ctx context.Context, c *conversation, p *mcp.CallToolP
 		if !ok {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool " + clip(in.Name)}
 		}
-		t, err := rpc.Ask[ask.DescribedTool](ctx, e.Conn, schemas.Toolbroker, "tool_describe", c.who.Caller(),
+		t, err := question[ask.DescribedTool](ctx, e, c, "tool_describe",
 			ask.DescribeTool{Agent: c.who.Agent, Run: c.current(), Name: full, Client: true})
 		if err != nil {
 			return nil, err

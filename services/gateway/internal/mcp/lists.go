@@ -55,8 +55,19 @@ func (e *Endpoint) ask(ctx context.Context, c *conversation, r mcp.Request, meth
 	}
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
-	return rpc.Ask[ask.ForClient](ctx, e.Conn, schemas.Toolbroker, "client_list", c.who.Caller(),
+	return question[ask.ForClient](ctx, e, c, "client_list",
 		ask.ListForClient{Agent: c.who.Agent, Run: c.current(), Connection: c.connection, Method: method, Client: client(r), Skip: skip})
+}
+
+// question asks the broker for a page of a list, a search, or a look-up of whose something is. Each is counted like a call of the
+// agent's: for many of them the broker asks every server that there is.
+func question[T any](ctx context.Context, e *Endpoint, c *conversation, method string, q any) (answer T, err error) {
+	leave, err := e.sessions.enter(c.who, e.Limits, time.Now())
+	if err != nil {
+		return answer, err
+	}
+	defer leave()
+	return rpc.Ask[T](ctx, e.Conn, schemas.Toolbroker, method, c.who.Caller(), q)
 }
 
 // named puts the connection in front of a prompt's name where more than one connection is served. A resource's URI is its own.

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/services/gateway/internal/auth"
+	"github.com/execwarden/execwarden/services/gateway/internal/control"
 )
 
 // An agent that makes calls faster than it may is told to wait, and for how long; another one is not held up by it.
@@ -65,6 +67,49 @@ func TestRateOfCallsIsPerAgent(t *testing.T) {
 			t.Fatal(err)
 		} else {
 			leave()
+		}
+	}
+}
+
+// Whatever a client asks that the broker has to be asked for is under the agent's bounds, with the calls; what is not is answered
+// all the same. There is no bus here: a question that got past them would not be answered so.
+func TestQuestionsAreUnderTheLimits(t *testing.T) {
+	full := map[string]Limits{"too many at once": {}, "too fast": {AtOnce: 1000, Rate: 1}}
+	for name, limits := range full {
+		e := &Endpoint{Note: slog.New(slog.DiscardHandler), State: control.New(), Limits: limits, sessions: newSessions()}
+		defer e.sessions.close()
+		c := e.sessions.begin(auth.Agent{Tenant: "tnt_main", Agent: "agt_a"}, "")
+		one := e.sessions.begin(auth.Agent{Tenant: "tnt_main", Agent: "agt_a"}, "tickets")
+		marked := "tickets__" + strings.Repeat("x", 40) + "_0123abcd"
+		ask := func(c *conversation, method string, r mcp.Request) {
+			t.Helper()
+			_, err := e.answer(t.Context(), c, method, r, nil)
+			var wire *jsonrpc.Error
+			var data struct {
+				Code  problem.Code
+				Retry int64 `json:"retry_after_ms"`
+			}
+			if !errors.As(err, &wire) || json.Unmarshal(wire.Data, &data) != nil || data.Code != problem.Busy || (data.Retry > 0) != (limits.Rate > 0) {
+				t.Errorf("%s: %s: %v %+v", name, method, err, data)
+			}
+		}
+		for _, c := range []*conversation{c, one} {
+			ask(c, "tools/list", &mcp.ListToolsRequest{})
+			ask(c, "resources/list", &mcp.ListResourcesRequest{})
+			ask(c, "resources/templates/list", &mcp.ListResourceTemplatesRequest{})
+			ask(c, "prompts/list", &mcp.ListPromptsRequest{})
+			ask(c, "tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: marked}})
+			ask(c, "tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "tickets__x"}})
+			ask(c, "resources/read", &mcp.ReadResourceRequest{Params: &mcp.ReadResourceParams{URI: "file:///a"}})
+			ask(c, "prompts/get", &mcp.GetPromptRequest{Params: &mcp.GetPromptParams{Name: marked}})
+			ask(c, "completion/complete", &mcp.CompleteRequest{Params: &mcp.CompleteParams{Ref: &mcp.CompleteReference{Type: "ref/resource", URI: "file:///{a}"}}})
+			ask(c, "completion/complete", &mcp.CompleteRequest{Params: &mcp.CompleteParams{Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: marked}}})
+		}
+		for tool, args := range map[string]string{searchTools: `{"query":"x"}`, describeTool: `{"name":"tickets__x"}`} {
+			_, err := e.tellOf(t.Context(), c, &mcp.CallToolParamsRaw{Name: tool, Arguments: json.RawMessage(args)})
+			if problem.CodeOf(err) != problem.Busy {
+				t.Errorf("%s: %s: %v", name, tool, err)
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"maps"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -13,11 +14,19 @@ import (
 
 // tell passes one word on. A client that is gone misses it.
 func (t *teller) tell(word *said) {
+	word.heard()
 	t.seen = max(t.seen, word.N)
 	if t.session == nil {
 		return
 	}
 	if word.answer != nil {
+		if word.Ask != 0 && t.asked[word.Ask] {
+			return // it came twice: as it was asked, and as one that is open
+		}
+		if t.asked == nil {
+			t.asked = map[int]bool{}
+		}
+		t.asked[word.Ask] = true
 		t.asking.Go(func() { t.ask(word) })
 		return
 	}
@@ -27,6 +36,7 @@ func (t *teller) tell(word *said) {
 		if t.token == nil || json.Unmarshal(word.Params, p) != nil {
 			return
 		}
+		p.Meta = t.about(p.Meta)
 		p.ProgressToken = t.token // the client's own, not the one that the broker gave the server
 		_ = t.session.NotifyProgress(t.ctx, p)
 	case "notifications/message":
@@ -44,13 +54,24 @@ func (t *teller) tell(word *said) {
 	}
 }
 
+// about adds to what is said of a task which task that is.
+func (t *teller) about(meta mcp.Meta) mcp.Meta {
+	if t.related == nil {
+		return meta
+	}
+	out := maps.Clone(t.related)
+	maps.Copy(out, meta)
+	out[relatedTask] = t.related[relatedTask] // whatever its server says
+	return out
+}
+
 func (t *teller) say(word *said) {
 	if word.Level != "" {
 		_ = t.session.Log(t.ctx, &mcp.LoggingMessageParams{Level: mcp.LoggingLevel(word.Level), Logger: word.Tool, Data: word.Message})
 		return
 	}
 	if t.token != nil {
-		_ = t.session.NotifyProgress(t.ctx, &mcp.ProgressNotificationParams{ProgressToken: t.token, Progress: word.Progress, Total: word.Total, Message: word.Message})
+		_ = t.session.NotifyProgress(t.ctx, &mcp.ProgressNotificationParams{Meta: t.about(nil), ProgressToken: t.token, Progress: word.Progress, Total: word.Total, Message: word.Message})
 	}
 }
 
@@ -71,15 +92,17 @@ func (t *teller) ask(word *said) {
 	case "elicitation/create":
 		p := &mcp.ElicitParams{}
 		if err = json.Unmarshal(word.Params, p); err == nil {
+			p.Meta = t.about(p.Meta)
 			answer, err = t.session.Elicit(t.open, p)
 		}
 	case "sampling/createMessage":
 		p := &mcp.CreateMessageWithToolsParams{}
 		if err = json.Unmarshal(word.Params, p); err == nil {
+			p.Meta = t.about(p.Meta)
 			answer, err = t.session.CreateMessageWithTools(t.open, p)
 		}
 	case "roots/list":
-		answer, err = t.session.ListRoots(t.open, &mcp.ListRootsParams{})
+		answer, err = t.session.ListRoots(t.open, &mcp.ListRootsParams{Meta: t.about(nil)})
 	default:
 		err = problem.New(problem.Invalid, "a client is not asked %s", clip(word.Method))
 	}

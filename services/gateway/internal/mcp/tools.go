@@ -7,8 +7,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/execwarden/execwarden/libs/rpc"
-	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/ask"
 	"github.com/execwarden/execwarden/schemas/connection"
 )
@@ -62,6 +60,9 @@ func described(c *conversation, t ask.VisibleTool) json.RawMessage {
 	if all["annotations"] == nil {
 		all["annotations"], _ = json.Marshal(map[string]bool{"readOnlyHint": !t.Writes, "idempotentHint": t.Effect == connection.Keyed || t.Effect == connection.Pure})
 	}
+	if c.hasTasks() {
+		all["execution"] = json.RawMessage(`{"taskSupport":"optional"}`) // whatever its server says: the task is ours
+	}
 	raw, _ := json.Marshal(all) // of values that are JSON
 	return raw
 }
@@ -94,6 +95,6 @@ func (e *Endpoint) everyTool(ctx context.Context, c *conversation) error {
 
 // visible gives a page of the tools that the agent may call.
 func (e *Endpoint) visible(ctx context.Context, c *conversation, after string) (ask.VisibleTools, error) {
-	return rpc.Ask[ask.VisibleTools](ctx, e.Conn, schemas.Toolbroker, "tools_visible", c.who.Caller(),
+	return question[ask.VisibleTools](ctx, e, c, "tools_visible",
 		ask.Visibility{Agent: c.who.Agent, Run: c.current(), As: ask.Paged, After: after})
 }

@@ -48,6 +48,27 @@ const (
 // resourcePath is where RFC 9728, section 3.1, has a resource's metadata: before the path of the resource.
 const resourcePath = "/.well-known/oauth-protected-resource"
 
+// clientMetadata is what is said of this site as a client of others' authorization servers: of the broker, whose logins come back
+// here (draft-ietf-oauth-client-id-metadata-document).
+type clientMetadata struct {
+	ClientID  string   `json:"client_id"`
+	Name      string   `json:"client_name"`
+	URI       string   `json:"client_uri"`
+	Redirects []string `json:"redirect_uris"`
+	Grants    []string `json:"grant_types"`
+	Answers   []string `json:"response_types"`
+	Method    string   `json:"token_endpoint_auth_method"`
+	Kind      string   `json:"application_type"`
+}
+
+// Document is where it says so, empty where nobody could believe it: it is https or nothing.
+func (s *Server) Document() string {
+	if !s.Site.Secure() {
+		return ""
+	}
+	return s.resource(documentPath)
+}
+
 // describe adds the documents that clients begin with. They are the same for everybody, and any page may read them.
 func (s *Server) describe(mux *http.ServeMux) {
 	resource := func(path func(*http.Request) (string, bool)) http.HandlerFunc {
@@ -80,6 +101,12 @@ func (s *Server) describe(mux *http.ServeMux) {
 	}
 	mux.HandleFunc("GET /.well-known/oauth-authorization-server", server)
 	mux.HandleFunc("GET /.well-known/openid-configuration", server) // where some clients look second
+	if at := s.Document(); at != "" {
+		mux.HandleFunc("GET "+documentPath, func(w http.ResponseWriter, _ *http.Request) {
+			document(w, clientMetadata{ClientID: at, Name: "ExecWarden", URI: s.Issuer(), Redirects: []string{s.resource(CallbackPath)},
+				Grants: []string{"authorization_code", "refresh_token"}, Answers: []string{"code"}, Method: "none", Kind: "web"})
+		})
+	}
 	mux.HandleFunc("/.well-known/", func(w http.ResponseWriter, _ *http.Request) {
 		problem.WriteHTTP(w, problem.New(problem.NotFound, "there is no such document"))
 	})

@@ -51,8 +51,10 @@ type Server struct {
 // Routes. The authorization endpoint is a page of the console.
 const (
 	AuthorizePath = "/oauth/authorize"
+	CallbackPath  = "/oauth/callback" // likewise
 	tokenPath     = "/oauth/token"
 	revokePath    = "/oauth/revoke"
+	documentPath  = "/oauth/client.json"
 )
 
 // maxForm is the largest request, in bytes.

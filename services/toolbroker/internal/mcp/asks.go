@@ -15,10 +15,21 @@ import (
 )
 
 // asks tells whose call a server asks in: the question is read along on the stream of a call before the SDK hands it over,
-// without saying where it came.
+// without saying where it came. One that comes beside all calls is of the only one that is under way; of several it could be any.
 type asks struct {
 	mu      sync.Mutex
+	open    []*exchange // calls under way in which the client can be asked
 	waiting []asked
+}
+
+// enter says that a call begins.
+func (a *asks) enter(x *exchange) {
+	if a == nil || x.client == nil || x.client.Ask == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.open = append(a.open, x)
 }
 
 type asked struct {
@@ -49,17 +60,28 @@ func (a *asks) take(method string) *upstream.Client {
 			return w.client
 		}
 	}
-	return nil
+	var only *upstream.Client
+	for _, x := range a.open {
+		switch {
+		case x.raw() != nil: // it was answered
+		case only != nil:
+			return nil
+		default:
+			only = x.client
+		}
+	}
+	return only
 }
 
-// leave forgets what was asked in a call that is over, and that nobody took.
-func (a *asks) leave(c *upstream.Client) {
+// leave says that a call is over, and forgets what was asked in it that nobody took.
+func (a *asks) leave(x *exchange) {
 	if a == nil {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.waiting = slices.DeleteFunc(a.waiting, func(w asked) bool { return w.client == c })
+	a.open = slices.DeleteFunc(a.open, func(o *exchange) bool { return o == x })
+	a.waiting = slices.DeleteFunc(a.waiting, func(w asked) bool { return w.client == x.client })
 }
 
 // answer has the client of the call answer what a server asks. It runs in a goroutine of the SDK's, where a panic would end the
@@ -83,7 +105,7 @@ func (a *asks) answer(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		c := a.take(method)
 		if c == nil {
-			return nil, problem.New(problem.Denied, "nothing is asked outside of a call")
+			return nil, problem.New(problem.Denied, "nothing is asked outside of a call, and of several calls it has to be asked on the stream of one")
 		}
 		params, err := json.Marshal(r.GetParams())
 		if err != nil {

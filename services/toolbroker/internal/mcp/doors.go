@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"sync"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 )
 
 // A client's calls have sessions of their own with the server: what one client tells a server of itself, and what the server
-// asks, is nobody else's. One that was not used for a while is closed.
+// asks, is nobody else's. One that was not used for a while is closed; never one with a call under way, in which the server may
+// have asked what a person answers tomorrow.
 const (
 	maxDoors = 256
 	doorIdle = 5 * time.Minute
@@ -25,7 +27,8 @@ type door struct {
 	opening sync.Mutex // held while it is made
 	session *mcp.ClientSession
 	asks    asks
-	used    time.Time
+	calls   int       // under way
+	used    time.Time // when the last of them began or ended
 }
 
 type doorKey struct {
@@ -36,23 +39,25 @@ type doorKey struct {
 type doors struct {
 	mu      sync.Mutex
 	open    map[doorKey]*door
-	closing sync.WaitGroup
+	closing sync.WaitGroup // sessions that are being closed, and streams beside them
 }
 
-// take gives the door of a key, and closes what was not used for long.
-func (d *doors) take(key doorKey, now time.Time) *door {
+// take gives the door of a key for one call, and closes what was not used for long. leave gives it back. There is none when as many
+// as there may be have calls under way.
+func (d *doors) take(key doorKey, now time.Time) (one *door, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.open == nil {
 		d.open = map[doorKey]*door{}
 	}
-	one := d.open[key]
+	one = d.open[key]
 	if one == nil {
 		one = &door{}
 		var oldest doorKey
 		var since time.Time
 		for k, o := range d.open {
 			switch {
+			case o.calls > 0:
 			case now.Sub(o.used) > doorIdle:
 				d.drop(k)
 			case since.IsZero() || o.used.Before(since):
@@ -60,12 +65,23 @@ func (d *doors) take(key doorKey, now time.Time) *door {
 			}
 		}
 		if len(d.open) >= maxDoors {
+			if since.IsZero() {
+				return nil, false
+			}
 			d.drop(oldest)
 		}
 		d.open[key] = one
 	}
+	one.calls++
 	one.used = now
-	return one
+	return one, true
+}
+
+func (d *doors) leave(one *door, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one.calls--
+	one.used = now
 }
 
 // put keeps the session that was made for a door, unless the door was dropped meanwhile.
@@ -105,32 +121,46 @@ func (d *doors) close() {
 	d.closing.Wait()
 }
 
-// sessionFor gives the session for a call, and what to do when it broke. A program has one session, of all.
-func (p *Provider) sessionFor(ctx context.Context, c *upstream.Client, x *exchange) (s *mcp.ClientSession, l *lines, forget func(), err error) {
+// stay is one call's use of a session. Whoever has it leaves it in the end, and forgets the session if it broke.
+type stay struct {
+	*mcp.ClientSession
+	lines         *lines // of a program's
+	forget, leave func()
+}
+
+// sessionFor gives the session for a call. A program has one session, of all.
+func (p *Provider) sessionFor(ctx context.Context, c *upstream.Client, x *exchange) (stay, error) {
 	if c == nil || p.client == nil {
-		s, l, err = p.connect(ctx)
-		return s, l, func() { p.forget(s) }, err
+		s, l, err := p.connect(ctx)
+		return stay{s, l, func() { p.forget(s) }, func() {}}, err
 	}
+	busy := problem.New(problem.Busy, "too many clients use the connection at once; try again")
 	key := doorKey{conversation: c.Conversation}
 	if !c.Modern() {
 		key.capabilities = string(c.Capabilities)
 	}
-	one := p.doors.take(key, time.Now())
+	one, ok := p.doors.take(key, time.Now())
+	if !ok {
+		return stay{}, busy
+	}
+	leave := func() { p.doors.leave(one, time.Now()) }
 	one.opening.Lock()
 	defer one.opening.Unlock()
 	if one.session == nil {
 		made, err := p.enter(ctx, c, &one.asks)
 		if err != nil {
 			p.doors.forget(key, one)
-			return nil, nil, nil, err
+			leave()
+			return stay{}, err
 		}
 		if !p.doors.put(key, one, made) {
-			_ = made.Close() // others needed the room meanwhile
-			return nil, nil, nil, problem.New(problem.Busy, "too many clients use the connection at once; try again")
+			_ = made.Close() // the connection is being closed, or another call found the door broken
+			leave()
+			return stay{}, busy
 		}
 	}
 	x.asks = &one.asks
-	return one.session, nil, func() { p.doors.forget(key, one) }, nil
+	return stay{one.session, nil, func() { p.doors.forget(key, one) }, leave}, nil
 }
 
 // enter makes a session for one client.
@@ -149,7 +179,11 @@ func (p *Provider) enter(ctx context.Context, c *upstream.Client, a *asks) (*mcp
 	}
 	client := newClient(opts)
 	client.AddReceivingMiddleware(a.answer)
-	transport := &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: p.client, MaxRetries: -1, DisableStandaloneSSE: true}
+	transport := &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: p.client, MaxRetries: resumes, DisableStandaloneSSE: true}
+	if !c.Modern() && len(c.Capabilities) > len("{}") {
+		transport.HTTPClient = &http.Client{Transport: aside{p.client.Transport, &p.doors.closing}, CheckRedirect: p.client.CheckRedirect}
+		transport.DisableStandaloneSSE = false
+	}
 	s, err := client.Connect(ctx, transport, nil)
 	if err != nil {
 		return nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not take the connection"), watch)

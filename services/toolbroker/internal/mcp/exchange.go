@@ -18,11 +18,12 @@ import (
 // it: numbers become floats, and what it does not know is lost. It also tells the log lines of all calls of a session
 // without saying whose they are. So the call's own messages are read along.
 type exchange struct {
-	method string // of the request
-	say    func(upstream.News)
-	client *upstream.Client // nil: nobody is passed anything
-	asks   *asks            // of the session, where the client can be asked
-	over   func() error     // why the call is given up, of a program's; set before it is written
+	method  string      // of the request
+	headers http.Header // that it has besides
+	say     func(upstream.News)
+	client  *upstream.Client // nil: nobody is passed anything
+	asks    *asks            // of the session, where the client can be asked
+	over    func() error     // why the call is given up, of a program's; set before it is written
 
 	mu     sync.Mutex
 	id     string          // of the request
@@ -142,15 +143,16 @@ func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !ok {
 		return w.next.RoundTrip(r)
 	}
-	if r.Method == http.MethodPost && r.GetBody != nil {
-		if body, err := r.GetBody(); err == nil {
-			raw, _ := io.ReadAll(body) // it is in memory
-			body.Close()
-			if !x.sent(raw) {
-				// The SDK's own, such as the news that the call was given up: what the server says to it is not said of the call.
-				r = r.WithContext(upstream.Unwatched(r.Context()))
-			}
+	switch body, ok := bodyOf(r); {
+	case ok && x.sent(body):
+		if len(x.headers) > 0 && r.Header.Get("Mcp-Method") != "" { // of the protocol that has them
+			r = r.Clone(r.Context())
+			maps.Copy(r.Header, x.headers)
 		}
+	case ok || r.Method != http.MethodPost:
+		// The SDK's own, such as the news that the call was given up, or the rest of a stream that broke off: what the server says
+		// to it is not said of the call.
+		r = r.WithContext(upstream.Unwatched(r.Context()))
 	}
 	ctx, end := x.outlive(r.Context())
 	resp, err := w.next.RoundTrip(r.WithContext(ctx))
@@ -160,6 +162,20 @@ func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &along{ReadCloser: &closing{resp.Body, end}, x: x, events: strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")}
 	return resp, nil
+}
+
+// bodyOf is the message that a request sends.
+func bodyOf(r *http.Request) ([]byte, bool) {
+	if r.Method != http.MethodPost || r.GetBody == nil {
+		return nil, false
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return nil, false
+	}
+	defer body.Close()
+	raw, _ := io.ReadAll(body) // it is in memory
+	return raw, true
 }
 
 // lingering is how long the rest of an answer is read after its result came.

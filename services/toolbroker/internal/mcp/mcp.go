@@ -18,6 +18,9 @@ import (
 	"github.com/execwarden/execwarden/services/toolbroker/internal/upstream"
 )
 
+// resumes is how often a call's stream that broke off, and that the server numbers the events of, is taken up again in vain.
+const resumes = 2
+
 // maxTools bounds what a server may list.
 const maxTools = 512
 
@@ -58,7 +61,7 @@ func New(url string, client *http.Client) *Provider {
 	p := newProvider()
 	p.url, p.client = url, &own
 	p.dial = func(context.Context) (mcp.Transport, *lines, error) {
-		return &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: p.client, MaxRetries: -1, DisableStandaloneSSE: true}, nil, nil
+		return &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: p.client, MaxRetries: resumes, DisableStandaloneSSE: true}, nil, nil
 	}
 	return p
 }
@@ -137,7 +140,7 @@ const rejectedByTransport = -32005
 
 // Call implements upstream.Provider.
 func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, error) {
-	x := &exchange{method: methodOf(c.Tool), say: c.News, client: c.Client}
+	x := &exchange{method: methodOf(c.Tool), headers: paramHeaders(c.Schema, c.Args), say: c.News, client: c.Client}
 	answer, err := p.try(ctx, c, x)
 	if errors.Is(err, mcp.ErrSessionMissing) && !upstream.Ambiguous(err) {
 		// The server was started anew, say. It did not run the tool; in a new session it may. An ambiguous one is of a call
@@ -170,11 +173,14 @@ func (p *Provider) Call(ctx context.Context, c upstream.Call) (upstream.Result, 
 
 // try calls the tool in the session that is there, or in a new one.
 func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (mcp.Result, error) {
-	s, l, forget, err := p.sessionFor(ctx, c.Client, x)
+	s, err := p.sessionFor(ctx, c.Client, x)
 	if err != nil {
 		return nil, err
 	}
-	defer x.asks.leave(c.Client)
+	defer s.leave()
+	x.asks.enter(x)
+	defer x.asks.leave(x)
+	l := s.lines
 	ctx, watch := upstream.Watched(withExchange(ctx, x))
 	meta := mcp.Meta{"execwarden/effect": c.Effect}
 	if c.News != nil || c.Client != nil {
@@ -191,7 +197,7 @@ func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (mcp.R
 		defer done()
 		meta["progressToken"] = token
 	}
-	answer, err := ask(ctx, s, c, meta)
+	answer, err := ask(ctx, s.ClientSession, c, meta)
 	var refused *jsonrpc.Error
 	switch {
 	case err == nil:
@@ -201,7 +207,7 @@ func (p *Provider) try(ctx context.Context, c upstream.Call, x *exchange) (mcp.R
 		return nil, upstream.WithFault(problem.Wrap(err, problem.Upstream, "the MCP server refused the call: %.300s", refused.Message), raw)
 	}
 	if ctx.Err() == nil { // a call that we gave up on says nothing of the session, which other calls share
-		forget()
+		s.forget()
 	}
 	if l != nil {
 		failed := error(problem.Wrap(err, problem.Upstream, "the MCP server did not answer the call"))

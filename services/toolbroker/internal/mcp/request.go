@@ -94,14 +94,15 @@ func describe(c *upstream.Client, meta mcp.Meta) {
 // List implements upstream.Lister.
 func (p *Provider) List(ctx context.Context, method string, c *upstream.Client) (json.RawMessage, error) {
 	x := &exchange{method: method, client: c}
-	s, l, forget, err := p.sessionFor(ctx, c, x)
+	s, err := p.sessionFor(ctx, c, x)
 	if err != nil {
 		return nil, err
 	}
+	defer s.leave()
 	ctx, watch := upstream.Watched(withExchange(ctx, x))
 	meta := mcp.Meta{}
 	describe(c, meta)
-	if l != nil {
+	if l := s.lines; l != nil {
 		token, done := l.expect(ctx, x, method)
 		defer done()
 		meta["progressToken"] = token
@@ -129,7 +130,7 @@ func (p *Provider) List(ctx context.Context, method string, c *upstream.Client) 
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				forget()
+				s.forget()
 			}
 			return nil, cause(problem.Wrap(err, problem.Upstream, "the MCP server does not answer %s", method), watch)
 		}

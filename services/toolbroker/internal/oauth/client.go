@@ -96,6 +96,8 @@ type entry struct {
 	Refresh string           `json:"refresh,omitempty"`
 	Expires time.Time        `json:"expires,omitzero"` // of the access token; zero: not known
 	Scopes  []string         `json:"scopes,omitempty"`
+	Asked   []string         `json:"asked,omitempty"` // the scopes that the login asked for
+	Wants   []string         `json:"wants,omitempty"` // the scopes that the provider refused a request for want of, since then
 	By      id.Member        `json:"by,omitempty"`
 	Attempt id.Login         `json:"attempt,omitempty"`
 	Made    time.Time        `json:"made"`              // when the login was finished
@@ -163,6 +165,8 @@ func (e *entry) state(c Connection) connection.LoginChanged {
 	ev := connection.LoginChanged{Connection: c.Connection, Agent: c.Agent, URL: c.URL, OAuth: c.OAuth, State: connection.LoggedIn, Attempt: e.Attempt, By: e.By, Issuer: e.Server.Issuer, Scopes: e.Scopes}
 	if e.Refused != "" {
 		ev.State, ev.Reason = connection.LoginNeeded, e.Refused
+	} else if len(e.Wants) > 0 {
+		ev.Reason = e.lacking() // other requests still go through
 	}
 	return ev
 }

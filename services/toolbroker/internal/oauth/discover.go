@@ -22,6 +22,8 @@ type server struct {
 	Methods   []string `json:"methods,omitempty"` // how clients may show who they are
 	SendsIss  bool     `json:"sends_iss,omitempty"`
 	S256      bool     `json:"s256,omitempty"`
+	Offline   bool     `json:"offline,omitempty"`   // it has a scope for tokens that are renewed
+	Documents bool     `json:"documents,omitempty"` // it knows clients by their metadata documents
 	Resource  string   `json:"resource"`
 	Scopes    []string `json:"scopes,omitempty"` // that the provider asks for
 }
@@ -162,7 +164,7 @@ func (c *Client) server(ctx context.Context, conn Connection, issuer string) (se
 		return server{
 			Issuer: m.Issuer, Authorize: m.AuthorizationEndpoint, Token: m.TokenEndpoint, Register: m.RegistrationEndpoint, Revoke: m.RevocationEndpoint,
 			Methods: m.TokenEndpointAuthMethodsSupported, SendsIss: m.AuthorizationResponseIssParameterSupported,
-			S256: slices.Contains(m.CodeChallengeMethodsSupported, "S256"),
+			S256: slices.Contains(m.CodeChallengeMethodsSupported, "S256"), Offline: slices.Contains(m.ScopesSupported, offline), Documents: m.ClientIDMetadataDocumentSupported,
 		}, nil
 	}
 	return server{}, problem.New(problem.Upstream, "the %s of connection %s, %.200s, has no metadata", what, conn.name(), issuer)

@@ -1,9 +1,11 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -38,7 +40,8 @@ func newWays() *egress.Origins {
 }
 
 // endpoint checks a URL that somebody else's metadata names: https, or http at an address that the connection itself
-// names as private. Whether the address may be dialled, the way out decides.
+// names as private, which localhost may stand for where it is this machine's own. Whether the address may be dialled, the
+// way out decides.
 func (c Connection) endpoint(what, raw string) (string, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || len(raw) > 2000 {
@@ -47,10 +50,22 @@ func (c Connection) endpoint(what, raw string) (string, error) {
 	if u.Scheme == "https" {
 		return raw, nil
 	}
-	if at, err := netip.ParseAddrPort(u.Host); u.Scheme == "http" && err == nil && slices.Contains(c.Private, at.String()) {
+	if u.Scheme == "http" && c.lists(u) {
 		return raw, nil
 	}
 	return "", problem.New(problem.Denied, "the %s of connection %s, %.200q, is neither https nor at an address that the connection lists as private", what, c.name(), raw)
+}
+
+// lists says whether a connection names the address of a URL as private.
+func (c Connection) lists(u *url.URL) bool {
+	hosts := []string{u.Hostname()}
+	if hosts[0] == "localhost" {
+		hosts = []string{"127.0.0.1", "::1"}
+	}
+	return slices.ContainsFunc(hosts, func(host string) bool {
+		at, err := netip.ParseAddrPort(net.JoinHostPort(host, cmp.Or(u.Port(), "80")))
+		return err == nil && slices.Contains(c.Private, at.String())
+	})
 }
 
 // do makes a request and reads its answer whole.

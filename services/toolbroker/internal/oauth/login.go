@@ -43,8 +43,9 @@ type waiting struct {
 	Scopes   []string         `json:"scopes,omitempty"`
 }
 
-// Begin prepares a login for a member, and gives the URL at which they log in.
-func (c *Client) Begin(ctx context.Context, conn Connection, by id.Member, redirect string) (ask.LoginBegun, error) {
+// Begin prepares a login for a member, and gives the URL at which they log in. document is where the metadata of this client are, for
+// servers that know clients by such; empty: nowhere.
+func (c *Client) Begin(ctx context.Context, conn Connection, by id.Member, redirect, document string) (ask.LoginBegun, error) {
 	if conn.OAuth.Flow != connection.AuthorizationCode {
 		return ask.LoginBegun{}, problem.New(problem.Invalid, "nobody logs in to connection %s: its oauth.flow is not %s", conn.name(), connection.AuthorizationCode)
 	}
@@ -58,14 +59,15 @@ func (c *Client) Begin(ctx context.Context, conn Connection, by id.Member, redir
 	case !s.S256:
 		return ask.LoginBegun{}, problem.New(problem.Upstream, "the authorization server of connection %s does not say that it supports PKCE with S256, without which a code that leaks is a login", conn.name())
 	}
-	who, err := c.identify(ctx, conn, s, redirect)
+	before, _, err := c.read(ctx, conn)
 	if err != nil {
 		return ask.LoginBegun{}, err
 	}
-	scopes := conn.OAuth.Scopes
-	if scopes == nil {
-		scopes = s.Scopes
+	who, err := c.identify(ctx, conn, before, s, redirect, document)
+	if err != nil {
+		return ask.LoginBegun{}, err
 	}
+	scopes := scopesOf(conn, before, s)
 	// The tenant, the connection and the agent are found by it; 256 random bits make it a secret.
 	state := strings.Join([]string{string(conn.Tenant), conn.entry(), rand.Text() + rand.Text()}, ".")
 	w := waiting{Attempt: id.Derive[id.Login](state), State: hash(state), Verifier: oauth2.GenerateVerifier(), Redirect: redirect, By: by,
@@ -82,14 +84,11 @@ func (c *Client) Begin(ctx context.Context, conn Connection, by id.Member, redir
 }
 
 // identify gives the client that a login is made as: the one that was given, the one that was registered here before,
-// or a new one.
-func (c *Client) identify(ctx context.Context, conn Connection, s server, redirect string) (identity, error) {
+// or a new one. Where none is registered it is the one of the document. That is the last choice: a server that cannot reach the document says
+// so to a person's browser, and nobody here hears it.
+func (c *Client) identify(ctx context.Context, conn Connection, e entry, s server, redirect, document string) (identity, error) {
 	if conn.OAuth.ClientID != "" {
 		return identity{ID: conn.OAuth.ClientID, Method: s.method(conn.Credential != "")}, nil
-	}
-	e, _, err := c.read(ctx, conn)
-	if err != nil {
-		return identity{}, err
 	}
 	known := func(issuer, at string, who identity) bool {
 		return issuer == s.Issuer && at == redirect && who.ID != "" && (who.Expires.IsZero() || c.now().Add(loginLife).Before(who.Expires))
@@ -105,6 +104,9 @@ func (c *Client) identify(ctx context.Context, conn Connection, s server, redire
 		if known(w.Server.Issuer, w.Redirect, w.Client) {
 			return w.Client, nil
 		}
+	}
+	if s.Register == "" && s.Documents && document != "" {
+		return identity{ID: document, Method: methodNone}, nil
 	}
 	return c.register(ctx, conn, s, redirect)
 }
@@ -168,7 +170,7 @@ func (c *Client) Finish(ctx context.Context, conn Connection, q ask.FinishLogin)
 		}
 		return err
 	}
-	e := entry{URL: w.URL, OAuth: w.OAuth, Server: w.Server, Client: w.Client, Scopes: w.Scopes, By: w.By, Attempt: w.Attempt, Made: c.now().UTC()}
+	e := entry{URL: w.URL, OAuth: w.OAuth, Server: w.Server, Client: w.Client, Scopes: w.Scopes, Asked: w.Scopes, By: w.By, Attempt: w.Attempt, Made: c.now().UTC()}
 	e.take(got)
 	for {
 		_, revision, err := c.read(ctx, conn)

@@ -103,7 +103,7 @@ func (h *house) last() connection.LoginChanged {
 
 func (h *house) begin() ask.LoginBegun {
 	h.t.Helper()
-	begun, err := h.clients[0].Begin(h.t.Context(), h.conn, "mem_owner", redirect)
+	begun, err := h.clients[0].Begin(h.t.Context(), h.conn, "mem_owner", redirect, "")
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestServersThatAreRefused(t *testing.T) {
 			h := start(t)
 			c.faults.Resource = strings.Replace(c.faults.Resource, "$MCP", h.server.MCP.URL, 1)
 			h.server.Change(c.faults)
-			_, err := h.clients[0].Begin(t.Context(), h.conn, "mem_owner", redirect)
+			_, err := h.clients[0].Begin(t.Context(), h.conn, "mem_owner", redirect, "")
 			if problem.CodeOf(err) != c.code || !strings.Contains(problem.DetailOf(err).Message, c.says) {
 				t.Errorf("%v", err)
 			}
@@ -340,7 +340,7 @@ func TestServersThatAreRefused(t *testing.T) {
 	t.Run("an authorization server at an address that is not allowed", func(t *testing.T) {
 		h := start(t)
 		h.conn.Private = h.conn.Private[:1] // the MCP server's only
-		if _, err := h.clients[0].Begin(t.Context(), h.conn, "mem_owner", redirect); problem.CodeOf(err) != problem.Denied {
+		if _, err := h.clients[0].Begin(t.Context(), h.conn, "mem_owner", redirect, ""); problem.CodeOf(err) != problem.Denied {
 			t.Errorf("%v", err)
 		}
 	})
@@ -549,7 +549,7 @@ func TestClientCredentials(t *testing.T) {
 	if ev := h.last(); ev.State != connection.LoggedIn {
 		t.Errorf("%+v", ev)
 	}
-	if _, err := h.clients[0].Begin(t.Context(), h.conn, "mem_owner", redirect); problem.CodeOf(err) != problem.Invalid {
+	if _, err := h.clients[0].Begin(t.Context(), h.conn, "mem_owner", redirect, ""); problem.CodeOf(err) != problem.Invalid {
 		t.Errorf("somebody logs in for a client: %v", err)
 	}
 }

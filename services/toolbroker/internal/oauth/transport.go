@@ -17,7 +17,7 @@ type Transport struct {
 }
 
 // RoundTrip implements http.RoundTripper. A request that is answered with 401 was not acted on, so that it is made again,
-// once, with another token. Any other answer is final.
+// once, with another token. Nor was one that is refused for want of scopes, which takes a person. Any other answer is final.
 func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	token, err := t.Client.Token(r.Context(), t.Connection, "")
 	if err != nil {
@@ -26,7 +26,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, upstream.Harmlessly(err)
 	}
-	resp, err := t.send(r, token)
+	resp, err := t.enough(r, token)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized || r.Body != nil && r.GetBody == nil {
 		return resp, err
 	}
@@ -43,12 +43,26 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, upstream.Harmlessly(err)
 	}
-	resp, err = t.send(again, token)
+	resp, err = t.enough(again, token)
 	if err == nil && resp.StatusCode == http.StatusUnauthorized {
 		resp.Body.Close()
 		return nil, upstream.Harmlessly(problem.New(problem.Upstream, "the MCP server of connection %s does not take the token that was just made for it", t.Connection.name()))
 	}
 	return resp, err
+}
+
+// enough sends a request, and makes a refusal for want of scopes an error that says what helps.
+func (t Transport) enough(r *http.Request, token vault.Secret) (*http.Response, error) {
+	resp, err := t.send(r, token)
+	if err != nil || resp.StatusCode != http.StatusForbidden {
+		return resp, err
+	}
+	wants, lacks := lacking(resp.Header)
+	if !lacks {
+		return resp, nil
+	}
+	resp.Body.Close()
+	return nil, upstream.Harmlessly(t.Client.lack(r.Context(), t.Connection, token.Reveal(), wants))
 }
 
 func (t Transport) send(r *http.Request, token vault.Secret) (*http.Response, error) {

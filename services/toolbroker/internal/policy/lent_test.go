@@ -76,7 +76,7 @@ func TestDecideLent(t *testing.T) {
 			"another digest":  func(r *policy.Request) { r.Approved = "00" },
 			"other arguments": func(r *policy.Request) { r.Args = json.RawMessage(`{"branch":"c"}`) },
 			"one side's digest": func(r *policy.Request) {
-				r.Approved = policy.Digest(there.Grants[0], *there.Tool, lentArgs)
+				r.Approved = policy.Digest(there.Grants[0], *there.Tool, lentArgs, nil)
 			},
 			"another state of a grant": func(*policy.Request) { there.Grants[0].Seq++ },
 		} {

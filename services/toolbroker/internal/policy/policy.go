@@ -50,6 +50,7 @@ type Known struct {
 type Request struct {
 	Run      id.Run
 	Args     json.RawMessage // canonical
+	Input    json.RawMessage // the same: an MCP client's answers to its server; empty: none
 	Tainted  bool
 	NotAfter time.Time
 	Approved string // the digest that members approved, "" before anybody was asked
@@ -214,7 +215,7 @@ func (c considered) under(g Grant) Decision {
 	case !holds:
 		d.Reason = "the grant's condition does not hold: " + g.Condition
 	default:
-		d = Decision{Verdict: Admit, Grant: &g, Digest: Digest(g, *c.Tool, c.Args), Reason: "granted", asked: []*Grant{&g}}
+		d = Decision{Verdict: Admit, Grant: &g, Digest: Digest(g, *c.Tool, c.Args, c.Input), Reason: "granted", asked: []*Grant{&g}}
 		if reason := c.wants(g); reason != "" {
 			switch {
 			case c.Approved == d.Digest:
@@ -238,7 +239,7 @@ func (c considered) holds(text string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return parsed.Holds(condition.Call{Agent: id.Name(c.Agent.Agent), Tool: c.Tool.Full, Run: string(c.Run), Args: c.Args, Tainted: c.Tainted, Now: c.now})
+	return parsed.Holds(condition.Call{Agent: id.Name(c.Agent.Agent), Tool: c.Tool.Full, Run: string(c.Run), Args: c.Args, Input: c.Input, Tainted: c.Tainted, Now: c.now})
 }
 
 // wants says why a person has to approve, "" when nobody has to. It says all of why: an approval for the rest of the
@@ -371,9 +372,13 @@ func text(args json.RawMessage, name string) string {
 	return value
 }
 
-// Digest binds an approval to tool, arguments, tool schema and the very state of the grant.
-func Digest(g Grant, t Tool, args json.RawMessage) string {
-	return permit.Digest([]byte(t.Full), args, t.Schema, []byte(g.Created.Grant), sequence(g))
+// Digest binds an approval to tool, arguments, what answers come with them, tool schema and the very state of the grant.
+func Digest(g Grant, t Tool, args, input json.RawMessage) string {
+	parts := [][]byte{[]byte(t.Full), args, t.Schema, []byte(g.Created.Grant), sequence(g)}
+	if len(input) > 0 {
+		parts = append(parts, input)
+	}
+	return permit.Digest(parts...)
 }
 
 func sequence(g Grant) []byte { return binary.BigEndian.AppendUint64(nil, g.Seq) }

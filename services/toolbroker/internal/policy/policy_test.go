@@ -57,6 +57,7 @@ func TestDecide(t *testing.T) {
 		grants  []policy.Grant
 		tainted bool
 		args    json.RawMessage
+		input   string
 		approve string
 		before  bool
 		tool    *policy.Tool
@@ -65,7 +66,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"no grant":                               {want: policy.Refuse, code: problem.Denied},
 		"always holds":                           {grants: []policy.Grant{always}, want: policy.Hold},
-		"approved digest admits":                 {grants: []policy.Grant{always}, approve: policy.Digest(always, *comment(), args), want: policy.Admit},
+		"approved digest admits":                 {grants: []policy.Grant{always}, approve: policy.Digest(always, *comment(), args, nil), want: policy.Admit},
 		"another digest does not":                {grants: []policy.Grant{always}, approve: "00", want: policy.Refuse, code: problem.Conflict},
 		"never admits":                           {grants: []policy.Grant{never}, want: policy.Admit},
 		"least asking grant wins":                {grants: []policy.Grant{always, never}, want: policy.Admit},
@@ -101,7 +102,15 @@ func TestDecide(t *testing.T) {
 		"repository that is not text":            {grants: []policy.Grant{never}, args: json.RawMessage(`{"owner":1,"repo":{}}`), want: policy.Refuse, code: problem.Denied},
 		"owner in another spelling":              {grants: []policy.Grant{never}, args: json.RawMessage(`{"owner":"evil","repo":"shop","Owner":"acme"}`), want: policy.Refuse, code: problem.Denied},
 		"repo in another spelling alone":         {grants: []policy.Grant{never}, args: json.RawMessage(`{"owner":"acme","REPO":"shop"}`), want: policy.Refuse, code: problem.Denied},
-		"approval by digest of old args":         {grants: []policy.Grant{always}, approve: policy.Digest(always, *comment(), json.RawMessage(`{}`)), want: policy.Refuse, code: problem.Conflict},
+		"approval by digest of old args":         {grants: []policy.Grant{always}, approve: policy.Digest(always, *comment(), json.RawMessage(`{}`), nil), want: policy.Refuse, code: problem.Conflict},
+		"approval of other answers":              {grants: []policy.Grant{always}, input: `{"requestState":"a"}`, approve: policy.Digest(always, *comment(), args, json.RawMessage(`{"requestState":"b"}`)), want: policy.Refuse, code: problem.Conflict},
+		"approval of no answers":                 {grants: []policy.Grant{always}, input: `{"requestState":"a"}`, approve: policy.Digest(always, *comment(), args, nil), want: policy.Refuse, code: problem.Conflict},
+		"approval of these answers":              {grants: []policy.Grant{always}, input: `{"requestState":"a"}`, approve: policy.Digest(always, *comment(), args, json.RawMessage(`{"requestState":"a"}`)), want: policy.Admit},
+		"answers that a condition wants":         {grants: []policy.Grant{onlyIf(`input.requestState == "a"`)}, input: `{"requestState":"a"}`, want: policy.Admit},
+		"answers that it does not want":          {grants: []policy.Grant{onlyIf(`input.requestState == "a"`)}, input: `{"requestState":"b"}`, want: policy.Refuse, code: problem.Denied},
+		"answers that hold":                      {grants: []policy.Grant{when(`has(input.requestState)`)}, input: `{"requestState":"b"}`, want: policy.Hold},
+		"no answers that hold":                   {grants: []policy.Grant{when(`has(input.requestState)`)}, want: policy.Admit},
+		"answers that are denied":                {grants: []policy.Grant{never, with(deny, func(g *policy.Grant) { g.Condition = `input.inputResponses.it == 1` })}, input: `{"inputResponses":{"it":1}}`, want: policy.Refuse, code: problem.Denied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tool, a := comment(), args
@@ -112,7 +121,7 @@ func TestDecide(t *testing.T) {
 				a = c.args
 			}
 			k := policy.Known{Agent: &agent.Defined{Agent: "agt_a"}, Tool: tool, Grants: c.grants}
-			d := policy.Decide(k, policy.Request{Run: "run_r", Args: a, Tainted: c.tainted, Approved: c.approve, Before: func(id.Grant) bool { return c.before }}, &conditions, now)
+			d := policy.Decide(k, policy.Request{Run: "run_r", Args: a, Input: json.RawMessage(c.input), Tainted: c.tainted, Approved: c.approve, Before: func(id.Grant) bool { return c.before }}, &conditions, now)
 			if d.Verdict != c.want || d.Verdict == policy.Refuse && d.Code != c.code {
 				t.Errorf("got %+v, want verdict %d code %s", d, c.want, c.code)
 			}

@@ -20,9 +20,10 @@ type Call struct {
 	Call   id.Call
 	Tool   string // the connection's own name of it
 	Args   json.RawMessage
-	Effect string     // idempotency key: the same for every attempt at this effect
-	News   func(News) // takes what the call says while it runs; must not block; nil: nobody does
-	Client *Client    // of a call that came over MCP; nil: none
+	Schema json.RawMessage // of the arguments, as it was decided by; empty: none is known
+	Effect string          // idempotency key: the same for every attempt at this effect
+	News   func(News)      // takes what the call says while it runs; must not block; nil: nobody does
+	Client *Client         // of a call that came over MCP; nil: none
 }
 
 // Client is the MCP client that a call came from. What it is passed is passed as it came.

@@ -292,6 +292,13 @@ func TestBytesAreKept(t *testing.T) {
 	if got := e.next(); got != answer {
 		t.Errorf("%s", got)
 	}
+	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} { // what they are about is in the header too
+		e.send(strings.NewReplacer("tools/call", method, `"name":"é"`, `"taskId":"call_1.mcp_1.1"`).Replace(line))
+		e.next()
+		if _, head := s.last(); head.Get("Mcp-Method") != method || head.Get("Mcp-Name") != "call_1.mcp_1.1" {
+			t.Errorf("%v", head)
+		}
+	}
 }
 
 // A stream that breaks off is gone on with where the server gave a place for that, and never asked for twice.

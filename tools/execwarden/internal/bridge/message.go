@@ -18,7 +18,7 @@ type message struct {
 	raw     []byte
 	id      string // as it was written; empty for what is no request
 	method  string // empty for an answer
-	name    string // of what is called, got or read
+	name    string // of what is called, got or read, or the task's id
 	version string // of the protocol, where the message itself says it
 	cancels string // the id of the request that it cancels
 }
@@ -36,6 +36,7 @@ func read(raw []byte) (*message, error) {
 	var p struct {
 		Name    string                     `json:"name"`
 		URI     string                     `json:"uri"`
+		Task    string                     `json:"taskId"`
 		Request json.RawMessage            `json:"requestId"`
 		Meta    map[string]json.RawMessage `json:"_meta"`
 	}
@@ -50,6 +51,8 @@ func read(raw []byte) (*message, error) {
 		out.name = p.Name
 	case "resources/read":
 		out.name = p.URI
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		out.name = p.Task
 	case "notifications/cancelled":
 		out.cancels = compacted(p.Request)
 	}

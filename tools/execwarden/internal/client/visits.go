@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/coder/websocket"
+	"github.com/gorilla/websocket"
 
 	"github.com/execwarden/execwarden/libs/duplex"
 	"github.com/execwarden/execwarden/libs/problem"
@@ -36,6 +36,7 @@ const (
 	visitQueue = 1024 // messages that wait for the network; what finds no room is sent again
 	visitAgain = time.Second
 	maxVisit   = 64 << 10
+	visitMeets = 30 * time.Second // for the handshake
 )
 
 // VisitStream joins one stream of a visit, and keeps it joined over every loss of the network, until ctx ends. opened is called
@@ -80,9 +81,9 @@ func (c *Client) VisitStream(ctx context.Context, env string, v ask.AdmittedVisi
 
 func (c *Client) openVisit(ctx context.Context, env string, open connector.OpenVisit) (*websocket.Conn, error) {
 	at := c.base.JoinPath(environmentPath(env) + "/visits")
-	conn, resp, err := websocket.Dial(ctx, at.String(), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: http.Header{
-		"Authorization": {"Bearer " + c.token}, "User-Agent": {c.agent},
-	}})
+	at.Scheme = map[string]string{"http": "ws", "https": "wss"}[at.Scheme]
+	dialer := websocket.Dialer{Proxy: http.ProxyFromEnvironment, HandshakeTimeout: visitMeets}
+	conn, resp, err := dialer.DialContext(ctx, at.String(), http.Header{"Authorization": {"Bearer " + c.token}, "User-Agent": {c.agent}})
 	if err != nil {
 		if resp != nil && resp.StatusCode >= http.StatusBadRequest {
 			defer resp.Body.Close()
@@ -90,21 +91,22 @@ func (c *Client) openVisit(ctx context.Context, env string, open connector.OpenV
 		}
 		return nil, c.unreachable(ctx, err)
 	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // it knows of no context
 	conn.SetReadLimit(maxVisit)
 	raw, err := json.Marshal(open)
 	if err == nil {
-		err = conn.Write(ctx, websocket.MessageText, raw)
+		err = conn.WriteMessage(websocket.TextMessage, raw)
 	}
 	var answer []byte
 	if err == nil {
-		_, answer, err = conn.Read(ctx)
+		_, answer, err = conn.ReadMessage()
 	}
 	if err != nil {
-		_ = conn.CloseNow()
+		_ = conn.Close()
 		return nil, c.unreachable(ctx, err)
 	}
 	if err := problemIn(answer); err != nil {
-		_ = conn.CloseNow()
+		_ = conn.Close()
 		return nil, err
 	}
 	return conn, nil
@@ -131,14 +133,15 @@ func carry(ctx context.Context, conn *websocket.Conn, end *duplex.End) error {
 			case <-ctx.Done():
 				return
 			case message := <-out:
-				if conn.Write(ctx, websocket.MessageBinary, message) != nil {
+				if conn.WriteMessage(websocket.BinaryMessage, message) != nil {
 					cancel()
 					return
 				}
 			}
 		}
 	}()
-	defer func() { cancel(); _ = conn.CloseNow(); <-wrote }()
+	defer func() { cancel(); _ = conn.Close(); <-wrote }()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	full := problem.New(problem.Busy, "the network is slower than what is sent")
 	end.Bind(func(message []byte) error {
 		select {
@@ -149,11 +152,11 @@ func carry(ctx context.Context, conn *websocket.Conn, end *duplex.End) error {
 		}
 	})
 	for {
-		kind, message, err := conn.Read(ctx)
+		kind, message, err := conn.ReadMessage()
 		switch {
 		case err != nil:
 			return problem.Wrap(err, problem.Unavailable, "the connection was cut")
-		case kind == websocket.MessageText:
+		case kind == websocket.TextMessage:
 			return problemIn(message)
 		}
 		end.Take(message)

@@ -79,6 +79,9 @@ func writeApproval(w io.Writer, v ask.Approval) {
 		writeChanges(w, v.Asked, v.Body.Args)
 	}
 	fmt.Fprintf(w, "arguments:\n%s\n", render.PrettyJSON(v.Body.Args))
+	if len(v.Body.Input) > 0 {
+		fmt.Fprintf(w, "answers to its server:\n%s\n", render.PrettyJSON(v.Body.Input))
+	}
 }
 
 // writeChanges shows what edits changed, argument by argument.

@@ -73,6 +73,8 @@ func configured(ev schemas.Event) (string, Tone) {
 		return sentence.Because(fmt.Sprintf("%s is not a member any more, and %s stopped", e.Member, Count(len(e.Tokens), "token")), e.Reason), Bad
 	case token.Revoked:
 		return sentence.Because(fmt.Sprintf("%s of %s is revoked", e.Token, whose(e.Agent, e.Member)), e.Reason), Bad
+	case token.Tainted:
+		return fmt.Sprintf("what %s does by %s is tainted by %s", e.Agent, e.Token, strings.Join(e.Taint, ", ")), Plain
 	case token.Issued:
 		return fmt.Sprintf("%s for %s, fingerprint %s", e.Token, whose(e.Agent, e.Member), e.Fingerprint) + until(e.ExpiresAt), Plain
 	case key.Published:
@@ -219,7 +221,7 @@ func happened(ev schemas.Event) (string, Tone) {
 func called(ev schemas.Event) (string, Tone) {
 	switch e := ev.(type) {
 	case call.Requested:
-		return e.Tool + " " + string(e.Body.Args), Plain
+		return sentence.Asked(e), Plain
 	case call.Admitted:
 		return sentence.Admitted(e), Plain
 	case call.Held:

@@ -27,11 +27,17 @@ func TestMCPHeld(t *testing.T) {
 		w.provider(name, p.url, 7)
 		w.agent(name)
 		w.grant(name, name, name+".write", func(g *grant.Created) { g.Approval = grant.Always; g.Tainted = true })
+		w.grant(name, name+"ask", name+".elicit", func(g *grant.Created) {
+			g.Approval, g.Condition = grant.Always, `!has(input.inputResponses) || input.inputResponses.it.content.name != "mallory"`
+		})
 		c := heldCase{mcpCase{t, w, p, era, name}}
 		t.Run(era, func(t *testing.T) {
 			t.Run("by link and token", c.byToken)
 			t.Run("by a person, shown a link", c.byLink)
 			t.Run("refused", c.refusedByPerson)
+			if era == without {
+				t.Run("with answers", c.withAnswers)
+			}
 		})
 	}
 }
@@ -212,6 +218,78 @@ func (c heldCase) refusedByPerson(t *testing.T) {
 	if code, data := wire(t, err); code != -32050 || data.Code != "denied" || c.p.effects.Load() != before {
 		t.Errorf("%d %+v", code, data)
 	}
+}
+
+// What a client answers to what its server asked is part of the call: whoever approves sees it, approves no other answer with
+// it, and a grant's condition may look at it.
+func (c heldCase) withAnswers(t *testing.T) {
+	s, _ := c.w.dial(t, c.name, c.era, "/mcp", &mcp.ClientOptions{
+		Capabilities:   &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}}},
+		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true}})
+	made := func(p *mcp.CallToolParams) (r *mcp.CallToolResult) {
+		buskit.Eventually(t, "it is made", func() bool {
+			var err error
+			r, err = s.CallTool(t.Context(), p)
+			must(t, err)
+			return r.NeedsInput() || status(t, r).Status == ""
+		})
+		return r
+	}
+	first := &mcp.CallToolParams{Name: c.tool("elicit"), Arguments: map[string]any{"n": 4}}
+	_, err := s.CallTool(t.Context(), first)
+	must(t, err)
+	a := c.open(t)
+	if len(a.Body.Input) != 0 {
+		t.Errorf("answers to nothing: %s", a.Body.Input)
+	}
+	c.w.approve(a)
+	asked := made(first)
+	if asked.InputRequests["it"] == nil {
+		t.Fatalf("%+v", asked)
+	}
+	answering := func(name string) *mcp.CallToolParams {
+		p := *first
+		p.RequestState = asked.RequestState
+		p.InputResponses = mcp.InputResponseMap{"it": &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": name}}}
+		return &p
+	}
+	calls := map[string]string{}
+	for _, name := range []string{"ada", "<b>eve"} {
+		r, err := s.CallTool(t.Context(), answering(name))
+		must(t, err)
+		if calls[name] = status(t, r).Call; calls[name] == "" {
+			t.Fatalf("%s", text(r))
+		}
+	}
+	_, err = s.CallTool(t.Context(), answering("mallory"))
+	if code, data := wire(t, err); code != -32050 || data.Code != "denied" {
+		t.Errorf("%d %+v", code, data)
+	}
+	var waiting map[string]ask.Approval
+	buskit.Eventually(t, "two approvals wait", func() bool {
+		list, err := c.w.Approvals(t.Context(), true)
+		waiting = map[string]ask.Approval{}
+		for _, one := range list {
+			waiting[string(one.Call)] = one
+		}
+		return err == nil && len(list) == 2
+	})
+	ada, eve := waiting[calls["ada"]], waiting[calls["<b>eve"]]
+	if !strings.Contains(string(ada.Body.Input), `"name":"ada"`) || !strings.Contains(string(eve.Body.Input), "eve") || ada.Digest == eve.Digest || ada.Digest == a.Digest {
+		t.Fatalf("%s %s, %s %s", ada.Body.Input, ada.Digest, eve.Body.Input, eve.Digest)
+	}
+	if _, err := c.w.Decide(t.Context(), ada.Approval, client.Decision{Digest: eve.Digest, Approve: true}); err == nil {
+		t.Error("an approval of another answer counts")
+	}
+	_, err = c.w.Decide(t.Context(), ada.Approval, client.Decision{Digest: ada.Digest, Approve: true})
+	must(t, err)
+	if r := made(answering("ada")); !strings.Contains(text(r), "ada") {
+		t.Errorf("%s", text(r))
+	}
+	if r, err := s.CallTool(t.Context(), answering("<b>eve")); err != nil || status(t, r).Status != "awaiting_approval" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	c.w.refuse(t, eve)
 }
 
 // refuse says no, once it may be said.

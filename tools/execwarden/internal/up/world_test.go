@@ -60,6 +60,7 @@ type world struct {
 	listen    string    // of the API; default: a port of 127.0.0.1
 	machines  func(*environments.Config)
 	gateway   func(*gateway.Config)
+	approvals time.Duration // how long a held call waits; default: an hour
 }
 
 func newWorld(t testing.TB) *world {
@@ -110,7 +111,7 @@ func (w *world) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	cfg := Config{DataDir: filepath.Join(w.dir, "data"), Listen: cmp.Or(w.listen, "127.0.0.1:0"), machines: w.machines, gateway: w.gateway, HooksListen: "127.0.0.1:0", OpsListen: "127.0.0.1:0",
-		SyncInterval: time.Minute, WorkerPath: workerkit.BuildWorker(w.t), ApprovalLife: time.Hour, LogFormat: "text", LogLevel: "warn"}
+		SyncInterval: time.Minute, WorkerPath: workerkit.BuildWorker(w.t), ApprovalLife: cmp.Or(w.approvals, time.Hour), LogFormat: "text", LogLevel: "warn"}
 	up := make(chan struct{})
 	cfg.started = func(n *natsd.Server, p *postgres.Server) { w.nats, w.postgres = n, p; close(up) }
 	logs := w.logs
