@@ -66,7 +66,7 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 		return next(ctx, method, r)
 	case *mcp.ListToolsParams:
 		if e.lazy(c) {
-			return rawTools{raw: page("tools", lazyTools, "")}.result(nil)
+			return e.listLazy(ctx, c)
 		}
 		return e.listTools(ctx, c, p)
 	case *mcp.ListResourcesParams:
@@ -86,6 +86,9 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 			if err := unwrap(p); err != nil {
 				return nil, err
 			}
+		}
+		if e.lazy(c) && p.Name == runCode {
+			p.Name = c.names.of(codeTool)
 		}
 		full, ok, err := e.tool(ctx, c, p.Name)
 		if err != nil {
