@@ -168,7 +168,6 @@ func (e *Endpoint) awaited(ctx context.Context, c *conversation, r mcp.Request, 
 	var raw members
 	var err error
 	if k.state.Outcome != nil {
-		c.settled(k.call)
 		raw, err = e.outcome(c, k.standing, k.state)
 	} else {
 		key := keyOf(k.state.Requested)

@@ -106,6 +106,9 @@ func (t *teller) ask(word *said) {
 	default:
 		err = problem.New(problem.Invalid, "a client is not asked %s", clip(word.Method))
 	}
+	if err != nil && t.related != nil && t.open.Err() != nil {
+		return // who waited for the task stopped, which gives nothing up: the question stays open for whoever asks next
+	}
 	var back executor.Relayed
 	if err == nil {
 		back.Result, err = json.Marshal(answer)
