@@ -4,6 +4,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -117,7 +118,11 @@ func (t *teller) ask(word *said) {
 		d := problem.DetailOf(problem.Wrap(err, problem.Unavailable, "the client did not answer: %.300s", err.Error()))
 		back = executor.Relayed{Problem: &d}
 	}
-	if raw, err := json.Marshal(back); err == nil {
+	raw, err := json.Marshal(back)
+	if err == nil && len(raw) > executor.MaxAnswer { // nobody would take it, and whoever asks would wait in vain
+		raw, err = json.Marshal(executor.Relayed{Problem: &problem.Detail{Code: problem.TooLarge, Message: fmt.Sprintf("the client's answer is %d bytes as it is passed on, over %d", len(raw), executor.MaxAnswer)}})
+	}
+	if err == nil {
 		word.answer(raw)
 	}
 }
