@@ -86,6 +86,7 @@ type sessions struct {
 	rates   map[agentKey]*rate.Limiter
 	streams map[agentKey]int           // that wait for news, without sessions
 	polls   map[agentKey]int           // requests about tasks
+	waits   map[agentKey]int           // those that wait for a task's end
 	stale   map[*conversation]struct{} // to be told that their lists changed
 	telling bool
 	closed  bool
@@ -110,7 +111,7 @@ type tokenKey struct {
 const maxTokens = 10_000
 
 func newSessions() *sessions {
-	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, streams: map[agentKey]int{}, polls: map[agentKey]int{}, stale: map[*conversation]struct{}{}, rates: map[agentKey]*rate.Limiter{}}
+	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, streams: map[agentKey]int{}, polls: map[agentKey]int{}, waits: map[agentKey]int{}, stale: map[*conversation]struct{}{}, rates: map[agentKey]*rate.Limiter{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -269,6 +270,12 @@ func (s *sessions) listen(who auth.Agent, most int) (leave func(), err error) {
 // poll counts a request about a task. It does not count as a call: a client asks after many, and a call is not refused for that.
 func (s *sessions) poll(who auth.Agent, most int) (leave func(), err error) {
 	return s.count(s.polls, who, most, "requests about tasks under way")
+}
+
+// await counts a request that waits for a task's end, which takes as long as a person does. It does not count as one about a task:
+// whoever waits for many can still cancel one.
+func (s *sessions) await(who auth.Agent, most int) (leave func(), err error) {
+	return s.count(s.waits, who, most, "tasks waited for")
 }
 
 func (s *sessions) count(of map[agentKey]int, who auth.Agent, most int, what string) (leave func(), err error) {

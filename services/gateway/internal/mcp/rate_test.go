@@ -113,3 +113,35 @@ func TestQuestionsAreUnderTheLimits(t *testing.T) {
 		}
 	}
 }
+
+// However many tasks an agent waits for, it can make calls, and ask about tasks or cancel them.
+func TestWaitingForTasksHoldsNothingUp(t *testing.T) {
+	s := newSessions()
+	defer s.close()
+	who := auth.Agent{Tenant: "tnt_main", Agent: "agt_a"}
+	var leaves []func()
+	for range 3 {
+		leave, err := s.await(who, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaves = append(leaves, leave)
+	}
+	if _, err := s.await(who, 3); problem.CodeOf(err) != problem.Busy {
+		t.Errorf("more are waited for: %v", err)
+	}
+	poll, err := s.poll(who, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call, err := s.enter(who, Limits{AtOnce: 3}, time.Unix(1000, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leave := range append(leaves, poll, call) {
+		leave()
+	}
+	if len(s.waits)+len(s.polls)+len(s.atOnce) != 0 {
+		t.Error("it is counted for ever")
+	}
+}

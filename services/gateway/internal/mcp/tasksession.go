@@ -106,7 +106,11 @@ func (e *Endpoint) aboutTaskOfSession(ctx context.Context, c *conversation, meth
 	if !c.hasTasks() {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the version of this session has no " + method}
 	}
-	leave, err := e.sessions.poll(c.who, e.Limits.AtOnce)
+	count := e.sessions.poll
+	if method == "tasks/result" {
+		count = e.sessions.await
+	}
+	leave, err := count(c.who, e.Limits.AtOnce)
 	if err != nil {
 		return nil, err
 	}
