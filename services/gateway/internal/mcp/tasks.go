@@ -328,7 +328,7 @@ func (e *Endpoint) aboutTask(ctx context.Context, c *conversation, method string
 	if !declaresTasks(r) {
 		return nil, errUndeclared
 	}
-	leave, err := e.sessions.poll(c.who, e.Limits.AtOnce)
+	leave, err := e.sessions.poll(c.who, e.Limits, time.Now())
 	if err != nil {
 		return nil, err
 	}

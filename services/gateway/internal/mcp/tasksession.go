@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -110,7 +111,7 @@ func (e *Endpoint) aboutTaskOfSession(ctx context.Context, c *conversation, meth
 	if method == "tasks/result" {
 		count = e.sessions.await
 	}
-	leave, err := count(c.who, e.Limits.AtOnce)
+	leave, err := count(c.who, e.Limits, time.Now())
 	if err != nil {
 		return nil, err
 	}
