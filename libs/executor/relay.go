@@ -14,8 +14,10 @@ import (
 const (
 	maxRelayed      = 10_000
 	maxRelayedBytes = 256 << 10
-	maxAnswer       = maxRelayedBytes + 1<<10 // with what is around it
 )
+
+// MaxAnswer is the largest answer of a client, in bytes as it is passed on: in JSON, with what is around it.
+const MaxAnswer = maxRelayedBytes + 1<<10
 
 // Relay passes what an MCP server says during a call on to the call's client, as it came and in order.
 type Relay struct {

@@ -86,6 +86,8 @@ type sessions struct {
 	rates   map[agentKey]*rate.Limiter
 	streams map[agentKey]int           // that wait for news, without sessions
 	polls   map[agentKey]int           // requests about tasks
+	waits   map[agentKey]int           // those that wait for a task's end
+	looks   map[agentKey]*rate.Limiter // of both
 	stale   map[*conversation]struct{} // to be told that their lists changed
 	telling bool
 	closed  bool
@@ -110,7 +112,7 @@ type tokenKey struct {
 const maxTokens = 10_000
 
 func newSessions() *sessions {
-	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, streams: map[agentKey]int{}, polls: map[agentKey]int{}, stale: map[*conversation]struct{}{}, rates: map[agentKey]*rate.Limiter{}}
+	s := &sessions{by: map[string]*conversation{}, tokens: map[tokenKey]*conversation{}, atOnce: map[agentKey]int{}, streams: map[agentKey]int{}, polls: map[agentKey]int{}, waits: map[agentKey]int{}, looks: map[agentKey]*rate.Limiter{}, stale: map[*conversation]struct{}{}, rates: map[agentKey]*rate.Limiter{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -235,28 +237,29 @@ func (s *sessions) enter(who auth.Agent, l Limits, now time.Time) (leave func(),
 	if err != nil {
 		return nil, err
 	}
-	if err := s.pace(agentKey{who.Tenant, who.Agent}, l, now); err != nil {
+	if err := s.pace(s.rates, who, l.Rate, l.Burst, "calls and lists", now); err != nil {
 		leave()
 		return nil, err
 	}
 	return leave, nil
 }
 
-// pace counts a call against the agent's rate.
-func (s *sessions) pace(key agentKey, l Limits, now time.Time) error {
+// pace counts one of what against the agent's rate of those, per second; 0: as many as it likes.
+func (s *sessions) pace(of map[agentKey]*rate.Limiter, who auth.Agent, most, burst int, what string, now time.Time) error {
+	key := agentKey{who.Tenant, who.Agent}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rates := s.rates[key]
-	if rates == nil && l.Rate > 0 {
-		if len(s.rates) >= maxRates {
-			clear(s.rates)
+	rates := of[key]
+	if rates == nil && most > 0 {
+		if len(of) >= maxRates {
+			clear(of)
 		}
-		rates = rate.NewLimiter(rate.Limit(l.Rate), l.Burst)
-		s.rates[key] = rates
+		rates = rate.NewLimiter(rate.Limit(most), burst)
+		of[key] = rates
 	}
 	if rates != nil && !rates.AllowN(now, 1) {
-		after := max(time.Duration((1-rates.TokensAt(now))/float64(l.Rate)*float64(time.Second)).Round(time.Millisecond), time.Millisecond)
-		return &tooFast{problem.New(problem.Busy, "the agent makes more than %d calls and lists per second at this instance; try again in %s", l.Rate, after), after}
+		after := max(time.Duration((1-rates.TokensAt(now))/float64(most)*float64(time.Second)).Round(time.Millisecond), time.Millisecond)
+		return &tooFast{problem.New(problem.Busy, "the agent makes more than %d %s per second at this instance; try again in %s", most, what, after), after}
 	}
 	return nil
 }
@@ -266,9 +269,32 @@ func (s *sessions) listen(who auth.Agent, most int) (leave func(), err error) {
 	return s.count(s.streams, who, most, "streams open")
 }
 
+// looksPerCall is how many requests about tasks an agent may make for every call that it may: clients look at each task again and
+// again. Each reads what was recorded since the task began, so they are not for nothing.
+const looksPerCall = 4
+
 // poll counts a request about a task. It does not count as a call: a client asks after many, and a call is not refused for that.
-func (s *sessions) poll(who auth.Agent, most int) (leave func(), err error) {
-	return s.count(s.polls, who, most, "requests about tasks under way")
+// Problems: busy.
+func (s *sessions) poll(who auth.Agent, l Limits, now time.Time) (leave func(), err error) {
+	return s.look(s.polls, who, l, "requests about tasks under way", now)
+}
+
+// await counts a request that waits for a task's end, which takes as long as a person does. Whoever waits for many can still ask
+// about one, and cancel it. Problems: busy.
+func (s *sessions) await(who auth.Agent, l Limits, now time.Time) (leave func(), err error) {
+	return s.look(s.waits, who, l, "tasks waited for", now)
+}
+
+func (s *sessions) look(of map[agentKey]int, who auth.Agent, l Limits, what string, now time.Time) (leave func(), err error) {
+	leave, err = s.count(of, who, l.AtOnce, what)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.pace(s.looks, who, looksPerCall*l.Rate, looksPerCall*l.Burst, "requests about tasks", now); err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
 }
 
 func (s *sessions) count(of map[agentKey]int, who auth.Agent, most int, what string) (leave func(), err error) {

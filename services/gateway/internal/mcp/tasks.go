@@ -199,7 +199,7 @@ func (e *Endpoint) detailed(ctx context.Context, c *conversation, r mcp.Request,
 	var out members
 	switch {
 	case k.state.Outcome != nil:
-		c.settled(k.call)
+		_, finished := k.state.Outcome.(call.Finished)
 		result, err := e.outcome(c, k.standing, k.state)
 		var end *ended
 		switch {
@@ -210,6 +210,8 @@ func (e *Endpoint) detailed(ctx context.Context, c *conversation, r mcp.Request,
 			}
 		case errors.As(err, &end) && end.why.Code == problem.Cancelled:
 			out = e.shown(c, k, cancelled, end.why.Message)
+		case finished:
+			return nil, err // it cannot be given out yet: who took it for failed might make the call again
 		default:
 			why := e.fault(ctx, "tasks/get", err)
 			out = e.shown(c, k, failed, why.Error())
@@ -329,7 +331,7 @@ func (e *Endpoint) aboutTask(ctx context.Context, c *conversation, method string
 	if !declaresTasks(r) {
 		return nil, errUndeclared
 	}
-	leave, err := e.sessions.poll(c.who, e.Limits.AtOnce)
+	leave, err := e.sessions.poll(c.who, e.Limits, time.Now())
 	if err != nil {
 		return nil, err
 	}
