@@ -63,7 +63,7 @@ func (p *Provider) hear(ctx context.Context, changed func()) (offered, lasted bo
 		}
 	}})
 	// The SDK's own reconnecting would go on in the session, which a server that was started anew does not know.
-	s, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: &http.Client{Transport: way, CheckRedirect: p.client.CheckRedirect}, MaxRetries: -1}, nil)
+	s, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: way.client(p.client), MaxRetries: -1}, nil)
 	if err != nil {
 		return !way.refused.Load(), false
 	}
@@ -101,6 +101,11 @@ type streams struct {
 	refused atomic.Bool // the server offers no stream
 	once    sync.Once
 	ended   chan struct{}
+}
+
+// client is a client by this way, otherwise like another.
+func (s *streams) client(like *http.Client) *http.Client {
+	return &http.Client{Transport: s, CheckRedirect: like.CheckRedirect}
 }
 
 // RoundTrip implements http.RoundTripper.
