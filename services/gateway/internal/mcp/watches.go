@@ -208,7 +208,7 @@ func (w *watches) mark(one *watch, start func(*watcher)) {
 }
 
 // maxUpdated is the most that the broker says of one change, in bytes.
-const maxUpdated = 4 << 10
+const maxUpdated = 16 << 10 // a URI of 2 KiB, escaped
 
 // hearUpdates has the broker's news reach those who subscribed.
 func (e *Endpoint) hearUpdates() (stop func(), err error) {
