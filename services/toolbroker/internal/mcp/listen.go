@@ -99,6 +99,7 @@ type streams struct {
 	ctx     context.Context
 	next    http.RoundTripper
 	refused atomic.Bool // the server offers no stream
+	open    atomic.Bool // there was one
 	once    sync.Once
 	ended   chan struct{}
 }
@@ -130,6 +131,9 @@ func (s *streams) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if stream && (resp.StatusCode >= 400 && resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests || resp.StatusCode == http.StatusOK && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")) {
 		s.refused.Store(true)
+	}
+	if stream && resp.StatusCode == http.StatusOK && !s.refused.Load() {
+		s.open.Store(true)
 	}
 	resp.Body = &closing{resp.Body, func() {
 		unbind()

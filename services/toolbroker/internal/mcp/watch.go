@@ -263,6 +263,10 @@ func (p *Provider) listenFor(ctx context.Context, want map[string]bool) (*ear, e
 		return nil, errTellsNothing
 	}
 	if !e.modern() {
+		if !e.way.open.Load() { // the SDK asks for it before it has connected
+			e.close()
+			return nil, problem.New(problem.Unavailable, "the MCP server does not open its stream of news")
+		}
 		return e, nil
 	}
 	if err := e.session.Subscribe(ctx, &mcp.SubscribeParams{URI: theSet}); err != nil {

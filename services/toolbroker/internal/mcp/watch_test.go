@@ -185,7 +185,7 @@ func TestWatchWhereNothingIsTold(t *testing.T) {
 			"it does not offer it": {silent, nil, problem.Invalid},
 			"no stream":            {telling, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, problem.Invalid},
 			"500":                  {telling, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, problem.Unavailable},
-			"no beginning":         {telling, func(_ http.ResponseWriter, r *http.Request) {
+			"no beginning": {telling, func(_ http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body) // only then is it seen that the client is gone
 				<-r.Context().Done()
 			}, problem.Unavailable},
