@@ -70,7 +70,7 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 		return e.unsubscribe(ctx, c, method, r, p.URI, next)
 	case *mcp.ListToolsParams:
 		if e.lazy(c) {
-			return rawTools{raw: page("tools", lazyTools, "")}.result(nil)
+			return e.listLazy(ctx, c)
 		}
 		return e.listTools(ctx, c, p)
 	case *mcp.ListResourcesParams:
@@ -90,6 +90,9 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 			if err := unwrap(p); err != nil {
 				return nil, err
 			}
+		}
+		if e.lazy(c) && p.Name == runCode {
+			p.Name = c.names.of(codeTool)
 		}
 		full, ok, err := e.tool(ctx, c, p.Name)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -18,7 +19,11 @@ const (
 	searchTools  = "search_tools"
 	describeTool = "describe_tool"
 	callTool     = "call_tool"
+	runCode      = "run_javascript" // where a grant has it
 )
+
+// codeTool is the runtime's tool that it stands for.
+const codeTool = "runtime.run_javascript"
 
 var lazyTools = []json.RawMessage{
 	json.RawMessage(`{"name":"search_tools","title":"Search tools","description":"Finds the tools that you may call by what they do. Gives the best first: their names, what they are for, and whether they change something.","inputSchema":{"type":"object","properties":{"query":{"type":"string","minLength":1,"maxLength":1024,"description":"a few words"},"limit":{"type":"integer","minimum":1,"maximum":20}},"required":["query"],"additionalProperties":false},"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}`),
@@ -32,6 +37,24 @@ func isLazy(name string) bool { return name == searchTools || name == describeTo
 func (e *Endpoint) lazy(c *conversation) bool {
 	def, ok := e.State.Agent(c.who.Tenant, c.who.Agent)
 	return ok && def.MCP.Tools == agent.Lazy && c.connection == ""
+}
+
+// listLazy lists the three, and how to run code, which calls tools without a model reading what they answer, to who may.
+func (e *Endpoint) listLazy(ctx context.Context, c *conversation) (mcp.Result, error) {
+	items := lazyTools
+	t, err := question[ask.DescribedTool](ctx, e, c, "tool_describe", ask.DescribeTool{Agent: c.who.Agent, Run: c.current(), Name: codeTool, Client: true})
+	switch {
+	case problem.CodeOf(err) == problem.NotFound:
+	case err != nil:
+		return nil, err
+	default:
+		raw, err := json.Marshal(map[string]any{"name": runCode, "title": "Run JavaScript", "description": t.Description, "inputSchema": t.Schema})
+		if err != nil {
+			return nil, problem.Wrap(err, problem.Internal, "the tools cannot be listed")
+		}
+		items = append(slices.Clone(lazyTools), raw)
+	}
+	return rawTools{raw: page("tools", items, "")}.result(nil)
 }
 
 // unwrap makes the call that call_tool asks for of it. From here on it goes the way of a call by its own name.

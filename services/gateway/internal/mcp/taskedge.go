@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
-	"strings"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,7 +20,7 @@ var errUndeclared = &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabiliti
 // to refuse, as is a method that is not its header's.
 func refusedAtEdge(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	method := r.Header.Get("Mcp-Method")
-	about := strings.HasPrefix(method, "tasks/")
+	about := slices.Contains(modernTasks, method)
 	if !about && !(method == "subscriptions/listen" && bytes.Contains(body, []byte(`"taskIds"`))) {
 		return false
 	}

@@ -274,9 +274,12 @@ type rawTask struct {
 // MarshalJSON implements json.Marshaler.
 func (r *rawTask) MarshalJSON() ([]byte, error) { return written(r.raw, r.Meta) }
 
+// modernTasks are the methods of the extension.
+var modernTasks = []string{"tasks/get", "tasks/update", "tasks/cancel"}
+
 // offerTasks has the SDK take requests about tasks, by the methods of the conversation's era. They are answered before it would.
 func offerTasks(s *mcp.Server, c *conversation) {
-	methods := []string{"tasks/get", "tasks/update", "tasks/cancel"}
+	methods := modernTasks
 	if c.session != "" {
 		methods = []string{"tasks/get", "tasks/result", "tasks/cancel"}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/connection"
 	"github.com/execwarden/execwarden/schemas/grant"
+	"github.com/execwarden/execwarden/schemas/id"
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 )
 
@@ -139,5 +140,81 @@ func TestLazyTools(t *testing.T) {
 	})
 	if len(recorded) != 2 {
 		t.Errorf("%v", recorded)
+	}
+}
+
+// Where a grant has it, a lazy agent's client runs scripts (code mode): their calls are the agent's, each decided by itself.
+func TestCodeOverMCP(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	for _, err := range []error{
+		w.PutConnection(ctx, connection.Defined{Connection: "con_tickets", Type: connection.MCP, URL: w.api.URL(), Private: []string{hostport(w.api.URL())}, Trusted: true}, ""),
+		w.PutAgent(ctx, agent.Defined{Agent: "agt_laptop", Hosting: agent.External, MCP: agent.MCP{Tools: agent.Lazy}, Runtime: agent.Runtime{Enabled: true}}, ""),
+		w.PutGrant(ctx, grant.Created{Grant: "grt_owner", Agent: "agt_laptop", Approval: grant.Never, Selector: grant.Selector{Tool: "tickets.find_owner"}}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	buskit.Eventually(t, "the tools are listed", func() bool {
+		all, err := w.Connections(ctx)
+		return err == nil && len(all) == 1 && len(all[0].Tools) > 1
+	})
+	token, err := w.CreateToken(ctx, client.NewToken{Agent: "agt_laptop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		t.Run(version, func(t *testing.T) {
+			ctx := t.Context()
+			session, err := mcp.NewClient(&mcp.Implementation{Name: "coder", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{
+				Endpoint: w.endpoints.API + "/mcp", HTTPClient: &http.Client{Transport: &bearer{token: token.Secret}}, DisableStandaloneSSE: true,
+			}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			listed := func() bool {
+				list, err := session.ListTools(ctx, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return slices.ContainsFunc(list.Tools, func(tool *mcp.Tool) bool { return tool.Name == "run_javascript" })
+			}
+			run := func(source string) (*mcp.CallToolResult, error) {
+				return session.CallTool(ctx, &mcp.CallToolParams{Name: "run_javascript", Arguments: map[string]any{"source": source}})
+			}
+			denied := func(err error) bool {
+				var wire *jsonrpc.Error
+				return errors.As(err, &wire) && wire.Code == -32050
+			}
+			if _, err := run("return 1"); !denied(err) || listed() {
+				t.Errorf("without a grant: %v, listed %v", err, listed())
+			}
+			if err := w.PutGrant(ctx, grant.Created{Grant: id.Grant("grt_code" + version[:4]), Agent: "agt_laptop", Approval: grant.Never, Selector: grant.Selector{Tool: "runtime.run_javascript"}}); err != nil {
+				t.Fatal(err)
+			}
+			if !listed() {
+				t.Error("it is granted and not listed")
+			}
+			got, err := run(`
+				const found = await tools.search("owner");
+				const owner = await tools.tickets.find_owner({component: "documentation"});
+				const refused = await tools.tickets.create_ticket({title: "x"}).then(() => "made", e => e.code);
+				return {found: found.map(t => t.name), owner: !!owner, refused};`)
+			if err != nil || got.IsError {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			text, _ := json.Marshal(got.StructuredContent)
+			if !strings.Contains(string(text), `"found":["tickets.find_owner"]`) || !strings.Contains(string(text), `"owner":true`) || strings.Contains(string(text), "made") {
+				t.Errorf("%s", text)
+			}
+			if _, err := w.Revoke(ctx, "code"+version[:4], ""); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := run("return 1"); !denied(err) || listed() {
+				t.Errorf("after the revocation: %v, listed %v", err, listed())
+			}
+		})
 	}
 }
