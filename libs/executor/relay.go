@@ -23,6 +23,7 @@ const MaxAnswer = maxRelayedBytes + 1<<10
 type Relay struct {
 	gate *Gate
 	work *Work
+	pace pace // guarded by the work's tally
 }
 
 // Relay is for calls that a client made over MCP.
@@ -39,7 +40,7 @@ func (r *Relay) Say(method string, params json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
-	if s.n > maxRelayed || len(params) > maxRelayedBytes {
+	if s.n > maxRelayed || len(params) > maxRelayedBytes || !r.pace.allow(len(params), r.gate.now()) {
 		return
 	}
 	if subject, raw, err := r.work.news(s.n, call.News{Method: method, Params: params}); err == nil {

@@ -382,6 +382,15 @@ func (s *sessions) all() iter.Seq[*conversation] {
 	}
 }
 
+// apart runs what closing waits for, unless it has begun.
+func (s *sessions) apart(run func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.waiting.Go(run)
+	}
+}
+
 func (s *sessions) close() {
 	s.mu.Lock()
 	s.closed = true
