@@ -37,6 +37,7 @@ var askings = []Asking{
 	{Toolbroker, "tools_search", []Service{Runtime, Gateway}},
 	{Toolbroker, "tool_describe", []Service{Runtime, Gateway}},
 	{Toolbroker, "client_list", []Service{Gateway}},
+	{Toolbroker, "resource_watch", []Service{Gateway}},
 	{Toolbroker, "types_show", []Service{Gateway}},
 	{Toolbroker, "access_show", []Service{Gateway}},
 	{Toolbroker, "grant_simulate", []Service{Gateway}},

@@ -135,7 +135,7 @@ func serviceUser(s schemas.Service) User {
 		say(LiveSubject(">"))
 	}
 	if s == schemas.Toolbroker {
-		say(LiveSubject("*.*.up"))
+		say(LiveSubject("*.*.up"), UpdatedSubject("*", "*"))
 		u.Subscribe = append(u.Subscribe, GitSubject("*", "*", ">"))
 	}
 	for _, a := range schemas.Askings() {
@@ -181,6 +181,11 @@ func HintSubject(service, instance, nonce string) string {
 
 // LiveSubject is where what is not stored flows: progress, deltas, news of the ledger.
 func LiveSubject(rest string) string { return "ew.live.v1." + rest }
+
+// UpdatedSubject is where it is said that a resource of a connection changed.
+func UpdatedSubject(tenant id.Tenant, c id.Connection) string {
+	return LiveSubject(string(tenant) + "." + string(c) + ".updated")
+}
 
 // CalloutSubject is where the server asks whether to let somebody in whom it does not know.
 const CalloutSubject = "$SYS.REQ.USER.AUTH"

@@ -46,7 +46,7 @@ func (q *questions) wait(of question) (<-chan Relayed, func()) {
 // take hands an answer over. What cannot be read, and what nobody waits for, is nothing.
 func (q *questions) take(tenant id.Tenant, c id.Call, raw []byte) {
 	var a Answer
-	if len(raw) > maxAnswer || json.Unmarshal(raw, &a) != nil || a.Result == nil && a.Problem == nil {
+	if len(raw) > MaxAnswer || json.Unmarshal(raw, &a) != nil || a.Result == nil && a.Problem == nil {
 		return
 	}
 	q.mu.Lock()

@@ -14,7 +14,7 @@ func TestAnswers(t *testing.T) {
 		"nothing":          `{"ask":2}`,
 		"another question": `{"ask":1,"result":{}}`,
 		"no number":        `{"result":{}}`,
-		"too large":        `{"ask":2,"result":"` + strings.Repeat("x", maxAnswer) + `"}`,
+		"too large":        `{"ask":2,"result":"` + strings.Repeat("x", MaxAnswer) + `"}`,
 	} {
 		if q.take("tnt_a", "call_1", []byte(raw)); len(got) != 0 {
 			t.Fatalf("%s was taken", name)

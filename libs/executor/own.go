@@ -13,7 +13,7 @@ import (
 // Bounds of the admissions that are remembered by who made them. What is over them is read back, as what others made is.
 const (
 	maxOwn      = 1024
-	maxOwnBytes = 16 << 10 // of one call's arguments
+	maxOwnBytes = 16 << 10 // of what one call was asked with: its arguments, and what its client said of itself
 	ownLife     = 2 * time.Second
 )
 
@@ -37,7 +37,11 @@ type own struct {
 }
 
 func (o *own) put(m Made) {
-	if len(m.Requested.Body.Args)+len(m.Requested.Body.Input) > maxOwnBytes {
+	size := len(m.Requested.Body.Args) + len(m.Requested.Body.Input)
+	if m.Requested.Client != nil {
+		size += len(m.Requested.Client.Capabilities)
+	}
+	if size > maxOwnBytes {
 		return
 	}
 	o.mu.Lock()

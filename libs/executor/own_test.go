@@ -31,6 +31,9 @@ func TestOwnAdmission(t *testing.T) {
 		"asked for long ago":       {made: func(m *executor.Made) { m.Asked = now.Add(-time.Hour) }},
 		"more than is kept":        {made: func(m *executor.Made) { m.Requested.Body.Args = bytes.Repeat([]byte(" "), 17<<10) }},
 		"with a long answer in it": {made: func(m *executor.Made) { m.Requested.Body.Input = bytes.Repeat([]byte(" "), 17<<10) }},
+		"of a long-winded client": {made: func(m *executor.Made) {
+			m.Requested.Client = &call.Client{Capabilities: bytes.Repeat([]byte(" "), 17<<10)}
+		}},
 	} {
 		heard := h.admit(id.Derive[id.Call](name), func(s *story) { s.permit = func(string) string { return "none" } })
 		admitted := heard.Event.(call.Admitted)

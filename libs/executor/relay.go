@@ -14,13 +14,16 @@ import (
 const (
 	maxRelayed      = 10_000
 	maxRelayedBytes = 256 << 10
-	maxAnswer       = maxRelayedBytes + 1<<10 // with what is around it
 )
+
+// MaxAnswer is the largest answer of a client, in bytes as it is passed on: in JSON, with what is around it.
+const MaxAnswer = maxRelayedBytes + 1<<10
 
 // Relay passes what an MCP server says during a call on to the call's client, as it came and in order.
 type Relay struct {
 	gate *Gate
 	work *Work
+	pace pace // guarded by the work's tally
 }
 
 // Relay is for calls that a client made over MCP.
@@ -37,7 +40,7 @@ func (r *Relay) Say(method string, params json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
-	if s.n > maxRelayed || len(params) > maxRelayedBytes {
+	if s.n > maxRelayed || len(params) > maxRelayedBytes || !r.pace.allow(len(params), r.gate.now()) {
 		return
 	}
 	if subject, raw, err := r.work.news(s.n, call.News{Method: method, Params: params}); err == nil {

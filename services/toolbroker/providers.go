@@ -33,6 +33,7 @@ type providers struct {
 	ways       *egress.Origins
 	gitWays    *egress.Origins // to git servers, whose answers are as large as repositories
 	oauth      *oauth.Client   // set before the first provider is made
+	updated    func(watchKey)  // a resource changed; the same
 
 	mu      sync.Mutex
 	open    map[providerKey]opened
@@ -133,6 +134,8 @@ func (p *providers) make(tenant id.Tenant, a id.Agent, def connection.Defined, p
 			client.Transport = bearer{token, way}
 		}
 		provider := mcp.New(def.URL, client)
+		of := providerKey{connectionKey{tenant, def.Connection}, a}
+		provider.Watching(func(uri string) { p.updated(watchKey{of, uri}) })
 		if a == "" {
 			provider.Listen(func() { p.changed(connectionKey{tenant, def.Connection}) })
 		}
@@ -197,6 +200,16 @@ func (p *providers) drop(tenant id.Tenant, c id.Connection) {
 		}
 		delete(p.open, key)
 		p.closing.Go(func() { _ = o.Close() }) // it is not used any more, whatever it says
+	}
+}
+
+// unwatch has a provider tell no more of a resource, if it is open.
+func (p *providers) unwatch(key watchKey) {
+	p.mu.Lock()
+	o := p.open[key.providerKey]
+	p.mu.Unlock()
+	if w, ok := o.Provider.(upstream.Watcher); ok {
+		w.Unwatch(key.uri)
 	}
 }
 

@@ -33,6 +33,7 @@ func (s *Service) answer() (*rpc.Server, error) {
 		rpc.On("package_import", s.importPackage),
 		rpc.On("tools_search", s.searchTools),
 		rpc.On("client_list", s.listForClient),
+		rpc.On("resource_watch", s.watchResource),
 		rpc.On("tool_describe", s.describeTool),
 		rpc.On("types_show", s.showTypes),
 		rpc.On("access_show", s.showAccess),

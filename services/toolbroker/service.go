@@ -79,6 +79,7 @@ type Service struct {
 	gate       *executor.Gate
 	providers  *providers
 	lists      *lists
+	watching   *watching
 	conditions condition.Cache
 	metrics    metrics
 
@@ -133,6 +134,8 @@ func New(cfg Config, deps boot.Deps) (*Service, error) {
 			Name: "execwarden_token_renewals_total", Help: "Renewals of connections' OAuth tokens, by outcome: renewed, refused (somebody has to log in), failed (tried again at the next call)."}, []string{"outcome"}),
 	}
 	s.providers = newProviders(s.credential, s.state.Connection, s.state.Package, s.guard, s.lists.soon, programs, s.log)
+	s.watching = newWatching(s.providers.unwatch)
+	s.providers.updated = s.watching.came
 	for _, c := range []prometheus.Collector{s.metrics.decisions, s.metrics.upstream, s.metrics.renewals, s.metrics.breakers, s.metrics.git} {
 		if err := deps.Metrics.Register(c); err != nil {
 			return nil, err
@@ -179,6 +182,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.view.Run(ctx) })
 	group.Go(func() error { return router.Run(ctx) })
 	group.Go(func() error { s.relist(ctx); return nil })
+	group.Go(func() error { s.sayUpdates(ctx); return nil })
 	group.Go(func() error { return s.gate.HearCancellations(ctx) })
 	return group.Wait()
 }

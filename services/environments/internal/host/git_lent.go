@@ -50,7 +50,7 @@ type borrowing struct {
 	closed  bool
 	fault   error  // the first
 	pushing bool   // some of a push was sent
-	whole   bool   // all of it was, or may have been
+	whole   bool   // all of one was, or may have been, whatever else is asked for after that
 	refs    advert // what the git server had before
 }
 
@@ -135,7 +135,7 @@ func (b *borrowing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !q.Refs {
 		if q.Service == "git-receive-pack" {
 			b.mu.Lock()
-			b.pushing, b.whole = true, false
+			b.pushing = true
 			b.mu.Unlock()
 		}
 		if err := b.send(r, lent); err != nil {
@@ -172,16 +172,19 @@ func (b *borrowing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// asking is what git sends before a push that is large, to see whether it may: commands of nothing.
+const asking = "0000"
+
 // send hands a request's body on.
 func (b *borrowing) send(r *http.Request, lent Lent) error {
 	piece := make([]byte, connector.MaxPiece)
-	for {
+	for sent := 0; ; {
 		n, err := io.ReadFull(r.Body, piece)
 		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !last {
 			return problem.Wrap(err, problem.Cancelled, "git was cut off")
 		}
-		if last {
+		if sent += n; last && (sent != len(asking) || string(piece[:n]) != asking) {
 			b.mu.Lock()
 			b.whole = true // before it is: what becomes of it may not be known
 			b.mu.Unlock()

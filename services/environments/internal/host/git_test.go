@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 
 	"github.com/execwarden/execwarden/libs/problem"
 	"github.com/execwarden/execwarden/libs/testkit/gitkit"
@@ -398,6 +400,45 @@ func TestAdvert(t *testing.T) {
 		}
 		if commit, ok := a.at("refs/heads/b"); commit != c.commit || ok != c.ok {
 			t.Errorf("%s: %q, %v", name, commit, ok)
+		}
+	}
+}
+
+// silent is a broker whose git server answers nothing.
+type silent struct{}
+
+func (silent) Open(context.Context, connector.GitOpen) (Lent, error) { return silent{}, nil }
+func (silent) Put(context.Context, []byte, bool) error               { return nil }
+func (silent) Get(context.Context) ([]byte, string, bool, error)     { return nil, "", true, nil }
+func (silent) Close()                                                {}
+
+// That all of a push was sent stays true, whatever else a command in the cage sends over the port: what it begins and does not end
+// takes nothing back. Git's own probe in front of a large push sends none of it.
+func TestPushThatWasSentStaysSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent  []string // a body that ends in … is cut off
+		whole bool
+	}{
+		"nothing":                   {nil, false},
+		"all of it":                 {[]string{"commands PACK"}, true},
+		"some of it":                {[]string{"commands PA…"}, false},
+		"a probe, and some of it":   {[]string{"0000", "commands PA…"}, false},
+		"a probe, and all of it":    {[]string{"0000", "commands PACK"}, true},
+		"all of it, and some again": {[]string{"commands PACK", "commands PA…"}, true},
+		"all of it, and a probe":    {[]string{"commands PACK", "0000"}, true},
+		"four bytes that are none":  {[]string{"PACK"}, true},
+	} {
+		b := &borrowing{broker: silent{}, does: "git-receive-pack", path: "/acme/shop.git/"}
+		for _, text := range c.sent {
+			whole, cutOff := strings.CutSuffix(text, "…")
+			body := io.Reader(strings.NewReader(whole))
+			if cutOff {
+				body = io.MultiReader(body, iotest.ErrReader(io.ErrClosedPipe))
+			}
+			b.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/acme/shop.git/git-receive-pack", body))
+		}
+		if b.whole != c.whole || b.pushing != (len(c.sent) > 0) {
+			t.Errorf("%s: all of it was sent %v, some %v", name, b.whole, b.pushing)
 		}
 	}
 }

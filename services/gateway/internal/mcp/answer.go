@@ -63,7 +63,11 @@ func (e *Endpoint) handle(ctx context.Context, c *conversation, method string, r
 			return nil, err
 		}
 		defer leave()
-		return next(ctx, method, r)
+		return e.listen(ctx, c, method, r, p, next)
+	case *mcp.SubscribeParams:
+		return e.subscribe(ctx, c, method, r, p.URI, next)
+	case *mcp.UnsubscribeParams:
+		return e.unsubscribe(ctx, c, method, r, p.URI, next)
 	case *mcp.ListToolsParams:
 		if e.lazy(c) {
 			return e.listLazy(ctx, c)

@@ -31,7 +31,10 @@ func (e *Endpoint) Apply(s eventlog.Stored) {
 		e.sessions.changed(s.At.Tenant, ev.Agent)
 	case grant.Revoked:
 		e.sessions.changed(s.At.Tenant, ev.Agent)
-	case connection.Defined, connection.Listed:
+	case connection.Defined:
+		e.watches.redefined(s.At.Tenant, ev.Connection, e.startTelling) // it may be another server
+		e.sessions.changed(s.At.Tenant, "")
+	case connection.Listed:
 		e.sessions.changed(s.At.Tenant, "")
 	}
 }

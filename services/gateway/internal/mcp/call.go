@@ -142,7 +142,6 @@ func (e *Endpoint) follow(ctx context.Context, c *conversation, q request, at st
 			return e.created(ctx, c, at)
 		case state.Outcome != nil:
 			t.drain(words, last)
-			c.settled(at.call)
 			pending.over(ctx)
 			return e.outcome(c, at, state)
 		case state.Held != nil && !state.Settled():
@@ -163,13 +162,17 @@ func (e *Endpoint) giveUp(c *conversation, at standing) {
 	_ = e.Conn.NC.Publish(e.down(c, at), nil) // it saves work, no more
 }
 
-// outcome is what the client is given for a call that ended: its result, or an error that says which of the other ends it is.
+// outcome is what the client is given for a call that ended: its result, or an error that says which of the other ends it is. The
+// same call again is another one from then on, and not before: one whose result cannot be given out yet is not made twice.
 func (e *Endpoint) outcome(c *conversation, at standing, state *calls.State) (map[string]json.RawMessage, error) {
-	switch o := state.Outcome.(type) {
-	case call.Finished:
+	if o, ok := state.Outcome.(call.Finished); ok {
 		if why := e.inherit(c, o.Taint); why != nil {
 			return nil, &ended{why, at, "", nil}
 		}
+	}
+	c.settled(at.call)
+	switch o := state.Outcome.(type) {
+	case call.Finished:
 		return e.result(c, at, o), nil
 	case call.Refused:
 		return nil, &ended{problem.New(problem.Code(o.Code), "%s", o.Reason), at, o.Grant, nil}

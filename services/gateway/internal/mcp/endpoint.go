@@ -50,6 +50,8 @@ type Endpoint struct {
 
 	ear      *hints.Ear
 	news     *news
+	watches  *watches
+	asking   chan struct{} // held by whoever asks the broker about a subscription that stands
 	sessions *sessions
 	stateful *mcp.StreamableHTTPHandler
 	without  *mcp.StreamableHTTPHandler
@@ -70,6 +72,7 @@ type Limits struct {
 // Open begins to hear of calls. stop ends every session.
 func (e *Endpoint) Open() (stop func(), err error) {
 	e.ear, e.news, e.sessions = hints.New(e.Conn), newNews(), newSessions()
+	e.watches, e.asking = newWatches(), make(chan struct{}, asksAtOnce)
 	deaf, err := e.ear.Listen()
 	if err != nil {
 		return nil, err
@@ -79,6 +82,13 @@ func (e *Endpoint) Open() (stop func(), err error) {
 		deaf()
 		return nil, err
 	}
+	still, err := e.hearUpdates()
+	if err != nil {
+		quiet()
+		deaf()
+		return nil, err
+	}
+	e.sessions.apart(e.renew)
 	store := mcp.NewMemoryEventStore(nil)
 	store.SetMaxBytes(64 << 20)
 	e.stateful = mcp.NewStreamableHTTPHandler(e.server, &mcp.StreamableHTTPOptions{SessionTimeout: e.Limits.SessionIdle, EventStore: store,
@@ -87,6 +97,7 @@ func (e *Endpoint) Open() (stop func(), err error) {
 		Logger: e.Note, DisableLocalhostProtection: true})
 	return func() {
 		e.sessions.close()
+		still()
 		quiet()
 		deaf()
 	}, nil
@@ -214,12 +225,11 @@ func (e *Endpoint) serve(c *conversation) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "execwarden", Title: "ExecWarden", Version: e.Version}, &mcp.ServerOptions{
 		Logger: e.Note, SchemaCache: schemaCache, GetSessionID: c.sessionID,
 		Capabilities: &mcp.ServerCapabilities{
-			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{ListChanged: true},
+			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
 			Prompts: &mcp.PromptCapabilities{ListChanged: true}, Completions: &mcp.CompletionCapabilities{}, Logging: &mcp.LoggingCapabilities{},
 			Extensions: extensions,
 		},
-		// Subscriptions are not declared: what a server says of a resource reaches nobody. One that is asked for all the same is
-		// taken, as the conformance suite of 2025-11-25 wants it.
+		// The SDK keeps which stream is told of which resource. Whether it may be was decided before; see subscribe and listen.
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {

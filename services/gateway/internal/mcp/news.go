@@ -100,6 +100,7 @@ func (n *news) listen(conn *bus.Conn) (stop func(), err error) {
 	return func() { _ = sub.Unsubscribe() }, nil // a connection that is gone has no subscription
 }
 
+// of has what a call says wait for who follows it now. Who comes later takes that over, and goes on when the earlier one leaves.
 func (n *news) of(c id.Call) (<-chan *said, func()) {
 	to := &words{waiting: make(chan *said, maxWaiting)}
 	n.mu.Lock()
@@ -107,7 +108,9 @@ func (n *news) of(c id.Call) (<-chan *said, func()) {
 	n.mu.Unlock()
 	return to.waiting, func() {
 		n.mu.Lock()
-		delete(n.waiting, c)
-		n.mu.Unlock()
+		defer n.mu.Unlock()
+		if n.waiting[c] == to {
+			delete(n.waiting, c)
+		}
 	}
 }

@@ -23,3 +23,17 @@ func TestWordsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// Whoever follows a call last hears it, also when who followed it before leaves later.
+func TestWhoFollowsLastHears(t *testing.T) {
+	n := newNews()
+	_, first := n.of("call_1")
+	second, leave := n.of("call_1")
+	first()
+	if to := n.waiting["call_1"]; to == nil || !to.offer(&said{}, 1) || len(second) != 1 {
+		t.Error("the second hears nothing once the first is gone")
+	}
+	if leave(); len(n.waiting) != 0 {
+		t.Error("it is kept")
+	}
+}

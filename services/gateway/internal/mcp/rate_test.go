@@ -113,3 +113,65 @@ func TestQuestionsAreUnderTheLimits(t *testing.T) {
 		}
 	}
 }
+
+// However many tasks an agent waits for, it can make calls, and ask about tasks or cancel them.
+func TestWaitingForTasksHoldsNothingUp(t *testing.T) {
+	s := newSessions()
+	defer s.close()
+	who := auth.Agent{Tenant: "tnt_main", Agent: "agt_a"}
+	l, now := Limits{AtOnce: 3}, time.Unix(1000, 0)
+	var leaves []func()
+	for range 3 {
+		leave, err := s.await(who, l, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaves = append(leaves, leave)
+	}
+	if _, err := s.await(who, l, now); problem.CodeOf(err) != problem.Busy {
+		t.Errorf("more are waited for: %v", err)
+	}
+	poll, err := s.poll(who, l, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call, err := s.enter(who, l, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leave := range append(leaves, poll, call) {
+		leave()
+	}
+	if len(s.waits)+len(s.polls)+len(s.atOnce) != 0 {
+		t.Error("it is counted for ever")
+	}
+}
+
+// An agent that asks about tasks faster than it may is told to wait, and is not held up in its calls by that.
+func TestRateOfRequestsAboutTasks(t *testing.T) {
+	s := newSessions()
+	defer s.close()
+	who := auth.Agent{Tenant: "tnt_main", Agent: "agt_a"}
+	l, now := Limits{AtOnce: 1, Rate: 10, Burst: 2}, time.Unix(1000, 0)
+	for i := range 2 * looksPerCall {
+		ask := s.poll
+		if i%2 == 1 {
+			ask = s.await
+		}
+		leave, err := ask(who, l, now)
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		leave()
+	}
+	var fast *tooFast
+	if _, err := s.poll(who, l, now); !errors.As(err, &fast) || fast.after != 25*time.Millisecond {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.poll(who, l, now.Add(25*time.Millisecond)); err != nil { // what was refused did not count, nor is it under way
+		t.Error(err)
+	}
+	if _, err := s.enter(who, l, now); err != nil {
+		t.Error(err)
+	}
+}

@@ -20,12 +20,9 @@ const maxOrigins = 64
 // inheritWithin is how long an answer waits until every instance knows that it taints.
 const inheritWithin = 8 * time.Second
 
-// tainted is what a call of a conversation is tainted by: what its agent was given before.
+// tainted is what a call of a conversation is tainted by: what its agent was given before, in it, or by its token without sessions.
 func (e *Endpoint) tainted(c *conversation) []string {
-	out := c.tainted()
-	if c.session == "" {
-		out = append(out, e.State.Taint(c.who.Tenant, c.who.Token).Origins...)
-	}
+	out := append(c.tainted(), e.State.Taint(c.who.Tenant, c.who.Token).Origins...)
 	slices.Sort(out)
 	return slices.Compact(out)
 }

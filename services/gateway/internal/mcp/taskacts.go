@@ -21,11 +21,8 @@ import (
 	"github.com/execwarden/execwarden/schemas/id"
 )
 
-// Bounds of what a client does to a task: how long its answer waits to be recorded, and how many bytes of an answer go on.
-const (
-	actWithin      = 3 * time.Second
-	maxAnswerBytes = 256 << 10
-)
+// actWithin is how long what a client does to a task waits to be recorded.
+const actWithin = 3 * time.Second
 
 // answerTask passes on what the client answered to what its task asked. Of a key that asks nothing, or nothing any more, nothing is
 // taken. It returns when the answers are recorded, so that the client sees them in the task.
@@ -44,9 +41,6 @@ func (e *Endpoint) answerTask(ctx context.Context, c *conversation, r mcp.Reques
 		if json.Unmarshal(given[key], &object) != nil || object == nil {
 			return problem.New(problem.Invalid, "the answer to %.40q is no JSON object", key)
 		}
-		if len(given[key]) > maxAnswerBytes {
-			return problem.New(problem.TooLarge, "the answer to %.40q is over %d bytes", key, maxAnswerBytes)
-		}
 		if key == approvalKey {
 			c.show(at.call) // what the client says decides nothing
 			continue
@@ -58,6 +52,9 @@ func (e *Endpoint) answerTask(ctx context.Context, c *conversation, r mcp.Reques
 		raw, err := json.Marshal(executor.Answer{Ask: n, Relayed: executor.Relayed{Result: given[key]}})
 		if err != nil {
 			return problem.Wrap(err, problem.Invalid, "the answer to %.40q cannot be read", key)
+		}
+		if len(raw) > executor.MaxAnswer { // nobody would take it, and the question would be asked for ever
+			return problem.New(problem.TooLarge, "the answer to %.40q is %d bytes as it is passed on, over %d", key, len(raw), executor.MaxAnswer)
 		}
 		if err := e.Conn.NC.Publish(e.down(c, at), raw); err != nil {
 			return problem.Wrap(err, problem.Unavailable, "the answer cannot be passed on now")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -106,7 +107,11 @@ func (e *Endpoint) aboutTaskOfSession(ctx context.Context, c *conversation, meth
 	if !c.hasTasks() {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the version of this session has no " + method}
 	}
-	leave, err := e.sessions.poll(c.who, e.Limits.AtOnce)
+	count := e.sessions.poll
+	if method == "tasks/result" {
+		count = e.sessions.await
+	}
+	leave, err := count(c.who, e.Limits, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +173,6 @@ func (e *Endpoint) awaited(ctx context.Context, c *conversation, r mcp.Request, 
 	var raw members
 	var err error
 	if k.state.Outcome != nil {
-		c.settled(k.call)
 		raw, err = e.outcome(c, k.standing, k.state)
 	} else {
 		key := keyOf(k.state.Requested)

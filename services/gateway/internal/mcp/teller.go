@@ -4,6 +4,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -106,6 +107,9 @@ func (t *teller) ask(word *said) {
 	default:
 		err = problem.New(problem.Invalid, "a client is not asked %s", clip(word.Method))
 	}
+	if err != nil && t.related != nil && t.open.Err() != nil {
+		return // who waited for the task stopped, which gives nothing up: the question stays open for whoever asks next
+	}
 	var back executor.Relayed
 	if err == nil {
 		back.Result, err = json.Marshal(answer)
@@ -114,7 +118,11 @@ func (t *teller) ask(word *said) {
 		d := problem.DetailOf(problem.Wrap(err, problem.Unavailable, "the client did not answer: %.300s", err.Error()))
 		back = executor.Relayed{Problem: &d}
 	}
-	if raw, err := json.Marshal(back); err == nil {
+	raw, err := json.Marshal(back)
+	if err == nil && len(raw) > executor.MaxAnswer { // nobody would take it, and whoever asks would wait in vain
+		raw, err = json.Marshal(executor.Relayed{Problem: &problem.Detail{Code: problem.TooLarge, Message: fmt.Sprintf("the client's answer is %d bytes as it is passed on, over %d", len(raw), executor.MaxAnswer)}})
+	}
+	if err == nil {
 		word.answer(raw)
 	}
 }

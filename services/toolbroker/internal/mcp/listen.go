@@ -63,7 +63,7 @@ func (p *Provider) hear(ctx context.Context, changed func()) (offered, lasted bo
 		}
 	}})
 	// The SDK's own reconnecting would go on in the session, which a server that was started anew does not know.
-	s, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: &http.Client{Transport: way, CheckRedirect: p.client.CheckRedirect}, MaxRetries: -1}, nil)
+	s, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: way.client(p.client), MaxRetries: -1}, nil)
 	if err != nil {
 		return !way.refused.Load(), false
 	}
@@ -99,8 +99,14 @@ type streams struct {
 	ctx     context.Context
 	next    http.RoundTripper
 	refused atomic.Bool // the server offers no stream
+	open    atomic.Bool // there was one
 	once    sync.Once
 	ended   chan struct{}
+}
+
+// client is a client by this way, otherwise like another.
+func (s *streams) client(like *http.Client) *http.Client {
+	return &http.Client{Transport: s, CheckRedirect: like.CheckRedirect}
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -125,6 +131,9 @@ func (s *streams) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if stream && (resp.StatusCode >= 400 && resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests || resp.StatusCode == http.StatusOK && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")) {
 		s.refused.Store(true)
+	}
+	if stream && resp.StatusCode == http.StatusOK && !s.refused.Load() {
+		s.open.Store(true)
 	}
 	resp.Body = &closing{resp.Body, func() {
 		unbind()

@@ -42,7 +42,8 @@ type Provider struct {
 	session *mcp.ClientSession
 	lines   *lines // of the session, for a program
 
-	doors doors
+	doors   doors
+	watches *watches // nil: of a program
 }
 
 func newProvider() *Provider {
