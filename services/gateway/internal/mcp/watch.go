@@ -105,7 +105,7 @@ func (e *Endpoint) watch(ctx context.Context, c *conversation, r mcp.Request, ur
 	}
 	within, cancel := context.WithTimeout(ctx, watchWithin)
 	defer cancel()
-	if _, err := question[ask.Watched](within, e, c, "resource_watch", one.question(false)); err != nil {
+	if _, err := question[ask.Watched](within, e, c, "resource_watch", e.watchQuestion(one, false)); err != nil {
 		if fresh { // one that stood goes on as it was
 			e.unwatch(ctx, one)
 		}
@@ -124,14 +124,14 @@ func (e *Endpoint) unwatch(ctx context.Context, one *watch) {
 	_, _ = e.askWatch(ctx, one, true)
 }
 
-func (w *watch) question(ended bool) ask.WatchResource {
+func (e *Endpoint) watchQuestion(w *watch, ended bool) ask.WatchResource {
 	c := w.by.talk
-	return ask.WatchResource{Agent: c.who.Agent, Run: c.current(), Watcher: w.by.id, Connection: id.Name(w.connection), URI: w.uri, Taint: len(c.tainted()) > 0, Ended: ended}
+	return ask.WatchResource{Agent: c.who.Agent, Run: c.current(), Watcher: w.by.id, Connection: id.Name(w.connection), URI: w.uri, Taint: len(e.tainted(c)) > 0, Ended: ended}
 }
 
 // askWatch asks the broker what is no request of the client's: it counts against nobody's rate.
 func (e *Endpoint) askWatch(ctx context.Context, one *watch, ended bool) (ask.Watched, error) {
-	return rpc.Ask[ask.Watched](ctx, e.Conn, schemas.Toolbroker, "resource_watch", one.by.talk.who.Caller(), one.question(ended))
+	return rpc.Ask[ask.Watched](ctx, e.Conn, schemas.Toolbroker, "resource_watch", one.by.talk.who.Caller(), e.watchQuestion(one, ended))
 }
 
 // startTelling tells a conversation what is due to it, apart from everybody else.
