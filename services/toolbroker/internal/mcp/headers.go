@@ -19,6 +19,16 @@ type property struct {
 	Properties map[string]property `json:"properties"`
 }
 
+// UnmarshalJSON takes what is no object, such as the schema true, for one that says nothing.
+func (p *property) UnmarshalJSON(raw []byte) error {
+	type said property
+	var q said
+	if json.Unmarshal(raw, &q) == nil {
+		*p = property(q)
+	}
+	return nil
+}
+
 // maxDepth bounds how deep arguments are looked for.
 const maxDepth = 8
 

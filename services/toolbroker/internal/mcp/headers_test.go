@@ -9,7 +9,7 @@ import (
 func TestParamHeaders(t *testing.T) {
 	const schema = `{"type":"object","properties":{
 		"region":{"type":"string","x-mcp-header":"Region"},"count":{"type":"integer","x-mcp-header":"Count"},"dry":{"type":"boolean","x-mcp-header":"Dry"},
-		"query":{"type":"string"},"list":{"type":"array","x-mcp-header":"List"},
+		"query":{"type":"string"},"any":true,"none":false,"strange":{"properties":[]},"list":{"type":"array","x-mcp-header":"List"},
 		"evil":{"type":"string","x-mcp-header":"Evil\r\nAuthorization"},"empty":{"type":"string","x-mcp-header":""},"odd":{"x-mcp-header":7},
 		"deep":{"type":"object","properties":{"zone":{"type":"string","x-mcp-header":"Zone"}}}}}`
 	wrapped := func(s string) string { return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(s)) + "?=" }
