@@ -25,7 +25,8 @@ run: build ## the sample: a webhook, a hosted run, an approval, the proof
 
 .PHONY: test
 test: ## every test; it finds or starts its own Postgres
-	$(GO) test -count=1 $(TESTFLAGS) ./schemas/... ./libs/... ./services/... ./tools/...
+	@# The longest first: it waits more than it works, so the others run beside it.
+	$(GO) test -count=1 $(TESTFLAGS) ./tools/execwarden/internal/up ./schemas/... ./libs/... ./services/... ./tools/...
 
 .PHONY: check
 check: fmt vet lint arch gen-check tidy-check ## everything but the tests that must hold before a commit
