@@ -273,11 +273,14 @@ func (c mcpCase) cancelled(t *testing.T) {
 
 func (c mcpCase) resources(t *testing.T) {
 	s, _ := c.w.dial(t, c.name, c.era, "/mcp", nil)
-	if caps := s.InitializeResult().Capabilities; caps.Resources == nil || caps.Resources.Subscribe || !caps.Resources.ListChanged {
+	if caps := s.InitializeResult().Capabilities; caps.Resources == nil || !caps.Resources.Subscribe || !caps.Resources.ListChanged {
 		t.Errorf("%+v", caps.Resources)
 	}
 	if c.era == sessions {
-		must(t, s.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "file:///open/a.txt"})) // it is taken, as the conformance suite wants it
+		err := s.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "file:///open/a.txt"})
+		if err == nil || !strings.Contains(err.Error(), "does not tell of changes") { // and is not taken for one that does
+			t.Errorf("its server tells of no changes, and is subscribed to: %v", err)
+		}
 	}
 	list, err := s.ListResources(t.Context(), nil)
 	if err != nil || len(list.Resources) != 1 || list.Resources[0].URI != "file:///open/a.txt" {
