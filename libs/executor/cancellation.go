@@ -95,7 +95,7 @@ func (h *hearing) begin(ctx context.Context, conn *bus.Conn, sub *nats.Subscript
 	}
 	ctx, cancel := context.WithTimeout(ctx, heardWithin) // without a time there is no flush
 	defer cancel()
-	if conn.NC.FlushWithContext(ctx) != nil {
+	if conn.NC.FlushWithContext(ctx) != nil || ctx.Err() != nil {
 		return // the next sweep tries again; until then every run is looked up
 	}
 	h.mu.Lock()
