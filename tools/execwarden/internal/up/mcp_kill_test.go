@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/libs/problem"
+	"github.com/execwarden/execwarden/libs/testkit/buskit"
 	"github.com/execwarden/execwarden/schemas"
 	"github.com/execwarden/execwarden/schemas/call"
 	"github.com/execwarden/execwarden/schemas/id"
