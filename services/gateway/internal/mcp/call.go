@@ -57,7 +57,8 @@ func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[st
 	if q.input, err = permit.CanonicalInput(q.input); err != nil {
 		return nil, err
 	}
-	key := q.tool + "\x00" + permit.Digest(args, q.input)
+	body := call.Args{Args: args, Input: q.input}
+	key := keyOf(q.tool, body)
 	if at, under, err := e.resumed(ctx, c, q, key); err != nil {
 		return nil, err
 	} else if under != "" {
@@ -65,7 +66,7 @@ func (e *Endpoint) call(ctx context.Context, c *conversation, q request) (map[st
 		return e.wait(ctx, c, q, at, under)
 	}
 	at := standing{call: id.New[id.Call](), run: c.run(time.Now()), tool: q.tool}
-	about, body := client(q.of), call.Args{Args: args, Input: q.input}
+	about := client(q.of)
 	draft := eventlog.Draft{
 		Tenant: c.who.Tenant, Key: string(at.run), Run: at.run, Actor: string(c.who.Agent),
 		ID: id.Derive[id.Event](string(c.who.Tenant), string(at.call), "requested"),

@@ -139,8 +139,9 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil && r.Method == http.MethodPost {
 		body, err = edge.Body(w, r, maxBody)
 	}
+	sessionless := isModern(r, body)
 	if err == nil {
-		if given := r.Header.Get("Mcp-Session-Id"); given != "" && !isModern(r, body) {
+		if given := r.Header.Get("Mcp-Session-Id"); given != "" && !sessionless {
 			if v.talk = e.sessions.find(given); v.talk == nil || v.talk.who.Token != v.who.Token || v.talk.connection != v.connection {
 				// The protocol's word for it: the client begins a new one.
 				err = problem.New(problem.NotFound, "there is no such session of this token")
@@ -158,11 +159,11 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if body != nil {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	r, expired := expiring(r.WithContext(context.WithValue(r.Context(), visitKey{}, v)), body, v.who)
+	r, expired := expiring(r.WithContext(context.WithValue(r.Context(), visitKey{}, v)), sessionless, v.who)
 	defer expired()
 	w, unhurried := hurried(w)
 	defer unhurried()
-	if isModern(r, body) {
+	if sessionless {
 		if refusedAtEdge(w, r, body) {
 			return
 		}

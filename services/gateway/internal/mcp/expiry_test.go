@@ -26,7 +26,7 @@ func TestStreamsExpire(t *testing.T) {
 				r := httptest.NewRequestWithContext(t.Context(), c.sent, Path, http.NoBody)
 				r.Header.Set("Mcp-Protocol-Version", c.era)
 				r.Header.Set("Mcp-Method", c.method)
-				r, over := expiring(r, nil, auth.Agent{Client: "cli_1", ExpiresAt: time.Now().Add(15 * time.Minute)})
+				r, over := expiring(r, isModern(r, nil), auth.Agent{Client: "cli_1", ExpiresAt: time.Now().Add(15 * time.Minute)})
 				defer over()
 				time.Sleep(15*time.Minute - time.Nanosecond)
 				if synctest.Wait(); r.Context().Err() != nil {

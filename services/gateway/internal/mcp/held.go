@@ -50,12 +50,12 @@ func (e *Endpoint) resumed(ctx context.Context, c *conversation, q request, key 
 	if problem.CodeOf(err) == problem.NotFound || err == nil && at.tool != q.tool {
 		return at, "", problem.New(problem.NotFound, "no call of this tool waits under that token; make the call again")
 	}
-	return at, keyOf(&r), err
+	return at, keyOf(r.Tool, r.Body), err
 }
 
 // keyOf is what the same call again is known by.
-func keyOf(r *call.Requested) string {
-	return r.Tool + "\x00" + permit.Digest(r.Body.Args, r.Body.Input)
+func keyOf(tool string, with call.Args) string {
+	return tool + "\x00" + permit.Digest(with.Args, with.Input)
 }
 
 func (c *conversation) hold(key string, at standing, now time.Time) {
@@ -114,13 +114,18 @@ func showsLinks(about call.Client) bool {
 	return json.Unmarshal(about.Capabilities, &caps) == nil && caps.Elicitation != nil && caps.Elicitation.URL != nil
 }
 
+// waitsFor tells that a call is not decided yet, and where it is.
+func waitsFor(tool, reason, link string) string {
+	return fmt.Sprintf("%s waits for a person's approval (%s): %s", tool, reason, link)
+}
+
 // progressEvery is how often a client is told that its call waits still.
 const progressEvery = 5 * time.Second
 
 // step goes on while a call is held: it tells the client where people decide, or answers once that took too long. The client
 // speaks for the agent, so it is given a link and never asked itself.
 func (a *approving) step(ctx context.Context, t *teller) (map[string]json.RawMessage, error) {
-	words := fmt.Sprintf("%s waits for a person's approval (%s): %s", a.at.tool, a.reason, a.link)
+	words := waitsFor(a.at.tool, a.reason, a.link)
 	switch {
 	case a.task == wanted:
 		return a.e.created(ctx, a.c, a.at)

@@ -25,11 +25,17 @@ func (t *tooFast) Unwrap() error { return t.why }
 
 // enter counts a call of an agent, or what it asks the broker otherwise. Problems: busy.
 func (s *sessions) enter(who auth.Agent, l Limits, now time.Time) (leave func(), err error) {
-	leave, err = s.count(s.atOnce, who, l.AtOnce, "calls and lists under way")
+	return s.bounded(s.atOnce, s.rates, who, l, 1, "calls and lists under way", "calls and lists", now)
+}
+
+// bounded counts one thing against how many of open an agent may have at once, until it is left, and against how many of what it may
+// make per second, which is so many for each call.
+func (s *sessions) bounded(of map[agentKey]int, rates map[agentKey]*rate.Limiter, who auth.Agent, l Limits, perCall int, open, what string, now time.Time) (leave func(), err error) {
+	leave, err = s.count(of, who, l.AtOnce, open)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.pace(s.rates, who, l.Rate, l.Burst, "calls and lists", now); err != nil {
+	if err := s.pace(rates, who, perCall*l.Rate, perCall*l.Burst, what, now); err != nil {
 		leave()
 		return nil, err
 	}
@@ -68,25 +74,13 @@ const looksPerCall = 4
 // poll counts a request about a task. It does not count as a call: a client asks after many, and a call is not refused for that.
 // Problems: busy.
 func (s *sessions) poll(who auth.Agent, l Limits, now time.Time) (leave func(), err error) {
-	return s.look(s.polls, who, l, "requests about tasks under way", now)
+	return s.bounded(s.polls, s.looks, who, l, looksPerCall, "requests about tasks under way", "requests about tasks", now)
 }
 
 // await counts a request that waits for a task's end, which takes as long as a person does. Whoever waits for many can still ask
 // about one, and cancel it. Problems: busy.
 func (s *sessions) await(who auth.Agent, l Limits, now time.Time) (leave func(), err error) {
-	return s.look(s.waits, who, l, "tasks waited for", now)
-}
-
-func (s *sessions) look(of map[agentKey]int, who auth.Agent, l Limits, what string, now time.Time) (leave func(), err error) {
-	leave, err = s.count(of, who, l.AtOnce, what)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.pace(s.looks, who, looksPerCall*l.Rate, looksPerCall*l.Burst, "requests about tasks", now); err != nil {
-		leave()
-		return nil, err
-	}
-	return leave, nil
+	return s.bounded(s.waits, s.looks, who, l, looksPerCall, "tasks waited for", "requests about tasks", now)
 }
 
 func (s *sessions) count(of map[agentKey]int, who auth.Agent, most int, what string) (leave func(), err error) {

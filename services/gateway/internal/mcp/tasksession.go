@@ -146,13 +146,10 @@ func (e *Endpoint) aboutTaskOfSession(ctx context.Context, c *conversation, meth
 func (e *Endpoint) status(c *conversation, r mcp.Request, k *task) (status, words string) {
 	switch o := k.state.Outcome.(type) {
 	case nil:
-		if k.waits() {
-			words = e.heldWords(c, k)
-		}
 		if len(e.questions(c, r, k)) > 0 {
-			return asking, words
+			return asking, e.heldWords(c, k)
 		}
-		return working, words
+		return working, e.heldWords(c, k)
 	case call.Finished:
 		if o.ToolError {
 			return failed, ""
@@ -175,8 +172,7 @@ func (e *Endpoint) awaited(ctx context.Context, c *conversation, r mcp.Request, 
 	if k.state.Outcome != nil {
 		raw, err = e.outcome(c, k.standing, k.state)
 	} else {
-		key := keyOf(k.state.Requested)
-		raw, err = e.wait(ctx, c, request{tool: k.tool, meta: p.Meta, of: r, patient: true}, k.standing, key)
+		raw, err = e.wait(ctx, c, request{tool: k.tool, meta: p.Meta, of: r, patient: true}, k.standing, keyOf(k.tool, k.state.Requested.Body))
 	}
 	if err != nil {
 		return nil, err

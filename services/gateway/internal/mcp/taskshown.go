@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -129,10 +128,7 @@ func (e *Endpoint) created(ctx context.Context, c *conversation, at standing) (m
 	if err != nil {
 		return nil, err
 	}
-	var words string
-	if k.waits() {
-		words = e.heldWords(c, k)
-	}
+	words := e.heldWords(c, k)
 	out := e.shown(c, k, working, words)
 	if c.session != "" {
 		return wrapped(out, words), nil
@@ -141,8 +137,12 @@ func (e *Endpoint) created(ctx context.Context, c *conversation, at standing) (m
 	return out, nil
 }
 
+// heldWords say what a task waits for; empty when that is no person.
 func (e *Endpoint) heldWords(c *conversation, k *task) string {
-	return fmt.Sprintf("%s waits for a person's approval (%s): %s", k.tool, k.state.Held.Reason, e.approvalLink(c, k.standing, k.state.Held))
+	if !k.waits() {
+		return ""
+	}
+	return waitsFor(k.tool, k.state.Held.Reason, e.approvalLink(c, k.standing, k.state.Held))
 }
 
 // detailed is a task with what its state brings: its result or error, or what is asked.
@@ -171,11 +171,7 @@ func (e *Endpoint) detailed(ctx context.Context, c *conversation, r mcp.Request,
 			}
 		}
 	default:
-		requests := e.questions(c, r, k)
-		var words string
-		if k.waits() {
-			words = e.heldWords(c, k)
-		}
+		requests, words := e.questions(c, r, k), e.heldWords(c, k)
 		if len(requests) == 0 {
 			out = e.shown(c, k, working, words)
 			break
