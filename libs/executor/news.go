@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/execwarden/execwarden/libs/bus"
 	"github.com/execwarden/execwarden/schemas/call"
 )
@@ -19,10 +21,8 @@ const (
 
 // tally counts what a call says.
 type tally struct {
-	mu   sync.Mutex
-	n    int
-	left float64
-	at   time.Time
+	mu sync.Mutex
+	n  int
 }
 
 func (s *tally) count() int {
@@ -48,17 +48,14 @@ func (g *Gate) News(w *Work, now func() time.Time) func(call.News) {
 		w.said = &tally{}
 	}
 	s := w.said
-	s.left, s.at = newsAtOnce, now()
+	within := rate.NewLimiter(newsPerSecond, newsAtOnce)
 	return func(said call.News) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.n++
-		t := now()
-		s.left, s.at = min(newsAtOnce, s.left+newsPerSecond*t.Sub(s.at).Seconds()), t
-		if s.left < 1 {
+		if !within.AllowN(now(), 1) {
 			return
 		}
-		s.left--
 		said.Level, said.Message = short(said.Level, 20), short(said.Message, maxNews)
 		if subject, raw, err := w.news(s.n, said); err == nil {
 			_ = g.conn.NC.Publish(subject, raw) // a reader sees the gap in n

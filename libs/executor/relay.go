@@ -31,7 +31,7 @@ func (g *Gate) Relay(w *Work) *Relay {
 	if w.said == nil {
 		w.said = &tally{}
 	}
-	return &Relay{gate: g, work: w}
+	return &Relay{gate: g, work: w, pace: newPace()}
 }
 
 // Say passes a notification on. What is over the bounds is left out and counted, so that the client's end sees the gap.
