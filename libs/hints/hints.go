@@ -51,7 +51,8 @@ func (e *Ear) Listen() (stop func(), err error) {
 	return func() { _ = sub.Unsubscribe() }, nil // a connection that is gone has no subscription
 }
 
-// Wait gives a channel that gets a word when a hint of the call comes.
+// Wait gives a channel that gets a word when a hint of the call comes. Who comes later takes that over, and goes on when the earlier
+// one leaves, who costs a poll.
 func (e *Ear) Wait(c id.Call) (<-chan bus.Hint, func()) {
 	wake := make(chan bus.Hint, 1)
 	e.mu.Lock()
@@ -59,7 +60,9 @@ func (e *Ear) Wait(c id.Call) (<-chan bus.Hint, func()) {
 	e.mu.Unlock()
 	return wake, func() {
 		e.mu.Lock()
-		delete(e.waiting, c)
-		e.mu.Unlock()
+		defer e.mu.Unlock()
+		if e.waiting[c] == wake {
+			delete(e.waiting, c)
+		}
 	}
 }
