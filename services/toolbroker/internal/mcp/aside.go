@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -38,19 +37,16 @@ func (a aside) keep(r *http.Request, w *io.PipeWriter) {
 	ctx := r.Context()
 	defer func() { _ = w.CloseWithError(context.Cause(ctx)) }()
 	last := ""
-	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
+	for again := newRetry(retryMost); ; {
 		began := time.Now()
 		if !a.hear(r, w, &last) {
 			<-ctx.Done() // an end of the stream would have the SDK open another
 			return
 		}
-		if time.Since(began) > steadyAfter {
-			wait = retryFirst
-		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(wait/2 + rand.N(wait)):
+		case <-time.After(again.pause(time.Since(began))):
 		}
 	}
 }

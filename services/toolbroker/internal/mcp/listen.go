@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -18,9 +17,6 @@ import (
 var (
 	connectWithin = 15 * time.Second // until a stream has to be open
 	restAfterNews = 2 * time.Second  // more news in that time are one; twice as long after each, while they go on
-	retryFirst    = time.Second      // after a stream ended, and twice as long each time
-	retryMost     = 5 * time.Minute  // servers are listed that often anyway
-	steadyAfter   = time.Minute      // a stream that lasted that long starts the waits anew
 )
 
 // Listen hears from the server when its tools change, and calls changed, which must not block. It does so in a session of
@@ -28,19 +24,20 @@ var (
 // It ends with Close.
 func (p *Provider) Listen(changed func()) {
 	p.running.Go(func() {
-		for wait := retryFirst; ; wait = min(2*wait, retryMost) {
+		for again := newRetry(retryMost); ; {
 			began := time.Now()
 			offered, lasted := p.hear(p.ctx, changed)
 			if !offered || p.ctx.Err() != nil {
 				return
 			}
-			if lasted && time.Since(began) > steadyAfter {
-				wait = retryFirst
+			steady := time.Duration(0)
+			if lasted {
+				steady = time.Since(began)
 			}
 			select {
 			case <-p.ctx.Done():
 				return
-			case <-time.After(wait/2 + rand.N(wait)): // not all at once, when a server was started anew
+			case <-time.After(again.pause(steady)):
 			}
 			if lasted {
 				changed() // what was said meanwhile was missed

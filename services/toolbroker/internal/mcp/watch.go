@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -123,10 +122,10 @@ func (p *Provider) Unwatch(uri string) {
 // watchAll is in touch with the server for as long as somebody watches.
 func (p *Provider) watchAll() {
 	w := p.watches
-	wait, missed := retryFirst, false
+	again, missed := newRetry(watchRetryMost), false
 	for {
 		if len(w.wanted()) == 0 {
-			wait, missed = retryFirst, false
+			again, missed = newRetry(watchRetryMost), false
 			select {
 			case <-p.ctx.Done():
 				return
@@ -143,16 +142,12 @@ func (p *Provider) watchAll() {
 		if err != nil {
 			w.fail(err)
 		}
-		if time.Since(began) > steadyAfter {
-			wait = retryFirst
-		}
 		select {
 		case <-p.ctx.Done():
 			return
 		case <-w.wake: // somebody waits, and is told at once how it goes
-		case <-time.After(wait/2 + rand.N(wait)):
+		case <-time.After(again.pause(time.Since(began))):
 		}
-		wait = min(2*wait, watchRetryMost)
 	}
 }
 
