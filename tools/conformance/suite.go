@@ -80,20 +80,26 @@ func newLeg(name, revision string, required ...string) *leg {
 	return &leg{name: name, revision: revision, required: required, unscored: map[string]string{}, failed: map[string][]string{}, warned: map[string][]string{}, ran: map[string]bool{}}
 }
 
-// run runs a leg and reads what it found. What the suite says goes to a file, and to also.
-func (s *site) run(ctx context.Context, t tree, keep string, l *leg, also io.Writer, args ...string) error {
+// folder makes an empty folder for what the suite finds in a leg.
+func (s *site) folder(keep string, l *leg) (string, error) {
 	dir := filepath.Join(cmp.Or(keep, s.dir), strings.Trim("suite-"+l.name+"-"+l.revision, "-"))
 	if err := os.RemoveAll(dir); err != nil { // of the run before
-		return err
+		return "", err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+// run runs a leg and reads what it found. What the suite says goes to a file, and to also.
+func (s *site) run(ctx context.Context, t tree, keep string, l *leg, also io.Writer, args ...string) error {
+	dir, err := s.folder(keep, l)
+	if err != nil {
 		return err
 	}
 	cmd := t.command(ctx, "conformance", append([]string{l.name, "-o", dir}, args...)...)
 	var out bytes.Buffer
 	cmd.Stdout = io.MultiWriter(&out, also)
 	cmd.Stderr = cmd.Stdout // one pipe: nothing is written at once
-	err := cmd.Run()
+	err = cmd.Run()
 	if werr := os.WriteFile(filepath.Join(dir, "suite.log"), out.Bytes(), 0o644); werr != nil {
 		return werr
 	}

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -58,14 +57,11 @@ approval: never
 
 // tasks runs the leg of the tasks extension.
 func (s *site) tasks(ctx context.Context, t tree, keep string) (*leg, error) {
-	dir := filepath.Join(cmp.Or(keep, s.dir), "suite-tasks")
-	if err := os.RemoveAll(dir); err != nil { // of the run before
-		return nil, err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
 	l := newLeg(tasksLeg, "")
+	dir, err := s.folder(keep, l)
+	if err != nil {
+		return nil, err
+	}
 	for _, of := range tasked {
 		shim, err := openShim(s.warden.At().API, of.connection, s.tokens[tasksAgent])
 		if err != nil {

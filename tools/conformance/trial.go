@@ -107,7 +107,7 @@ type row struct {
 	} `json:"login"`
 }
 
-// patience of a trial: the suite's own is longer.
+// trialWait is the patience of a trial: the suite's own is longer.
 const trialWait = 20 * time.Second
 
 // await waits until the connection has its tools, and logs in whenever it says that this helps.
