@@ -21,14 +21,14 @@ import (
 	"github.com/execwarden/execwarden/tools/execwarden/internal/client"
 )
 
-// A lazy agent finds what it may call and nothing else, and a call by call_tool is the call of the tool that it names: decided,
-// recorded and refused as that.
-func TestLazyTools(t *testing.T) {
-	w := newWorld(t)
+// lazyWorld has a lazy agent, who may look up whose a component is, and dials as its client.
+func lazyWorld(t *testing.T, runtime agent.Runtime) (w *world, dial func(*testing.T, string) *mcp.ClientSession) {
+	t.Helper()
+	w = newWorld(t)
 	ctx := t.Context()
 	for _, err := range []error{
 		w.PutConnection(ctx, connection.Defined{Connection: "con_tickets", Type: connection.MCP, URL: w.api.URL(), Private: []string{hostport(w.api.URL())}, Trusted: true}, ""),
-		w.PutAgent(ctx, agent.Defined{Agent: "agt_laptop", Hosting: agent.External, MCP: agent.MCP{Tools: agent.Lazy}}, ""),
+		w.PutAgent(ctx, agent.Defined{Agent: "agt_laptop", Hosting: agent.External, MCP: agent.MCP{Tools: agent.Lazy}, Runtime: runtime}, ""),
 		w.PutGrant(ctx, grant.Created{Grant: "grt_owner", Agent: "agt_laptop", Approval: grant.Never, Selector: grant.Selector{Tool: "tickets.find_owner"}}),
 	} {
 		if err != nil {
@@ -43,16 +43,28 @@ func TestLazyTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return w, func(t *testing.T, version string) *mcp.ClientSession {
+		t.Helper()
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "lazy", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{
+			Endpoint: w.endpoints.API + "/mcp", HTTPClient: &http.Client{Transport: &bearer{token: token.Secret}}, DisableStandaloneSSE: true,
+		}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = session.Close() })
+		return session
+	}
+}
+
+// A lazy agent finds what it may call and nothing else, and a call by call_tool is the call of the tool that it names: decided,
+// recorded and refused as that.
+func TestLazyTools(t *testing.T) {
+	w, dial := lazyWorld(t, agent.Runtime{})
+	ctx := t.Context()
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run("stacklok/toolhive#4374 "+version, func(t *testing.T) {
 			ctx := t.Context()
-			session, err := mcp.NewClient(&mcp.Implementation{Name: "lazy", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{
-				Endpoint: w.endpoints.API + "/mcp", HTTPClient: &http.Client{Transport: &bearer{token: token.Secret}}, DisableStandaloneSSE: true,
-			}, &mcp.ClientSessionOptions{ProtocolVersion: version})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer session.Close()
+			session := dial(t, version)
 			list, err := session.ListTools(ctx, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -145,35 +157,11 @@ func TestLazyTools(t *testing.T) {
 
 // Where a grant has it, a lazy agent's client runs scripts (code mode): their calls are the agent's, each decided by itself.
 func TestCodeOverMCP(t *testing.T) {
-	w := newWorld(t)
-	ctx := t.Context()
-	for _, err := range []error{
-		w.PutConnection(ctx, connection.Defined{Connection: "con_tickets", Type: connection.MCP, URL: w.api.URL(), Private: []string{hostport(w.api.URL())}, Trusted: true}, ""),
-		w.PutAgent(ctx, agent.Defined{Agent: "agt_laptop", Hosting: agent.External, MCP: agent.MCP{Tools: agent.Lazy}, Runtime: agent.Runtime{Enabled: true}}, ""),
-		w.PutGrant(ctx, grant.Created{Grant: "grt_owner", Agent: "agt_laptop", Approval: grant.Never, Selector: grant.Selector{Tool: "tickets.find_owner"}}),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	buskit.Eventually(t, "the tools are listed", func() bool {
-		all, err := w.Connections(ctx)
-		return err == nil && len(all) == 1 && len(all[0].Tools) > 1
-	})
-	token, err := w.CreateToken(ctx, client.NewToken{Agent: "agt_laptop"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, dial := lazyWorld(t, agent.Runtime{Enabled: true})
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(version, func(t *testing.T) {
 			ctx := t.Context()
-			session, err := mcp.NewClient(&mcp.Implementation{Name: "coder", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{
-				Endpoint: w.endpoints.API + "/mcp", HTTPClient: &http.Client{Transport: &bearer{token: token.Secret}}, DisableStandaloneSSE: true,
-			}, &mcp.ClientSessionOptions{ProtocolVersion: version})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer session.Close()
+			session := dial(t, version)
 			listed := func() bool {
 				list, err := session.ListTools(ctx, nil)
 				if err != nil {
@@ -194,9 +182,7 @@ func TestCodeOverMCP(t *testing.T) {
 			if err := w.PutGrant(ctx, grant.Created{Grant: id.Grant("grt_code" + version[:4]), Agent: "agt_laptop", Approval: grant.Never, Selector: grant.Selector{Tool: "runtime.run_javascript"}}); err != nil {
 				t.Fatal(err)
 			}
-			if !listed() {
-				t.Error("it is granted and not listed")
-			}
+			buskit.Eventually(t, "what is granted is listed", listed)
 			got, err := run(`
 				const found = await tools.search("owner");
 				const owner = await tools.tickets.find_owner({component: "documentation"});

@@ -191,11 +191,12 @@ func (w *mcpWorld) tally(t *testing.T) (requested map[string]id.Call, ends map[i
 		}
 	}
 	for at, more := (client.Cursor{}), true; more; {
-		page, err := w.Events(t.Context(), client.Filter{Kind: "call.*"}, at)
-		if problem.CodeOf(err) == problem.Unavailable { // it was started a moment ago, and 16 clients call
-			time.Sleep(50 * time.Millisecond)
-			continue
-		}
+		var page client.EventPage
+		var err error
+		buskit.Eventually(t, "events are given out: it was started a moment ago", func() bool {
+			page, err = w.Events(t.Context(), client.Filter{Kind: "call.*"}, at)
+			return problem.CodeOf(err) != problem.Unavailable
+		})
 		must(t, err)
 		for _, e := range page.Events {
 			envelope, err := e.Envelope()
